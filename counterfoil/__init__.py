@@ -1,0 +1,1 @@
+"""Counterfoil: durable execution for supervised AI agents, on Temporal."""

@@ -1,0 +1,1 @@
+"""The vocabulary: pydantic contracts and pure rules. Nothing here does I/O."""

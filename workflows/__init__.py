@@ -1,0 +1,1 @@
+"""Durable state machines. Deterministic; one file a workflow."""
