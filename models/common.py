@@ -94,7 +94,7 @@ class BlobRef(Stored):
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one JSON spelling of a value: sorted keys, no spaces, UTF-8, no NaN. Contracts are dumped without defaults lost."""
+    """The one JSON spelling of a value: sorted keys, no spaces, UTF-8, no NaN; defaults are spelled out."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

@@ -35,7 +35,7 @@ MaybeAwaitable = T | Awaitable[T]
 
 
 class Phase(StrEnum):
-    """Which adapter call a context belongs to. Only `prepare` (of an effectful route), `execute` and `cancel` may act."""
+    """Which adapter call a context belongs to. Only effectful `prepare`, `execute` and `cancel` may act."""
 
     READINESS = "readiness"
     PREPARE = "prepare"

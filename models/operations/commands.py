@@ -1,7 +1,8 @@
 """What people and hosts may tell an operation, how it is sealed, and what they are answered.
 
 A command travels as a Temporal signal or update named after it. It is either bare (`{"verdict": "approve", …}`) or
-sealed by the control plane (`{"command": {…}, "seal": {…}}`). Nothing is decided before the transaction that applies it.
+sealed by the control plane (`{"command": {…}, "seal": {…}}`). Nothing is decided before the transaction that
+applies it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Evidence(Stored):
     observed_at: AwareDatetime
     version: Identifier | None = None
     digest: Digest | None = None
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = Field(default_factory=dict)
 
 
 class TypedResult(Stored):
@@ -32,7 +32,7 @@ class TypedResult(Stored):
 
     kind: Identifier
     summary: Text
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = Field(default_factory=dict)
     blob: BlobRef | None = None
 
 
@@ -62,7 +62,7 @@ class Prepared(Stored):
     preview: Preview | None = None
     versions: Annotated[tuple[BoundVersion, ...], Field(max_length=32)] = ()
     material: BlobRef | None = None
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = Field(default_factory=dict)
 
 
 class Running(Stored):
