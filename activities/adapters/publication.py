@@ -207,8 +207,8 @@ class Publisher:
             facts=facts | {"staged_file_consumed": True},
         )
         published = Published(generation=intent.generation, content_digest=intent.content_digest, evidence=evidence)
+        place.remove(intent.staged_name)  # there only if a hard link stood in for the exclusive rename
         self._journal.save(record.model_copy(update={"published": published}))
-        place.remove(intent.staged_name)
         return published
 
     def _applied(self, published: Published, content_digest: str, path: str) -> Applied | Undecided:
