@@ -18,7 +18,7 @@ from counterfoil.activities.adapters.publication import (
     Publisher,
     Undecided,
 )
-from counterfoil.activities.adapters.text_preview import preview_of
+from counterfoil.activities.adapters.text_preview import preview_of, visible
 from counterfoil.models.common import Contract, Digest, digest_bytes
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations.contract import OperationRequest, Resource, ResourceKind
@@ -110,7 +110,7 @@ class LocalFiles:
             change = INPUTS[request.capability].model_validate(request.input)
         except ValidationError as error:
             problems = [
-                f"{'.'.join(map(str, problem['loc'])) or 'input'}: {problem['msg']}"
+                f"{'.'.join(visible(str(part)) for part in problem['loc']) or 'input'}: {problem['msg']}"
                 for problem in error.errors(include_input=False, include_url=False)
             ]
             raise _refuse(ErrorCode.INVALID_INPUT, "; ".join(problems)[:1000], "correct the input") from error
@@ -234,7 +234,11 @@ class LocalFiles:
 def _check_text(text: str) -> None:
     if "\x00" in text:
         raise _refuse(ErrorCode.INVALID_INPUT, "the text contains NUL", "remove it")
-    if len(text.encode()) > TEXT_LIMIT_BYTES:
+    try:
+        size_bytes = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise _refuse(ErrorCode.INVALID_INPUT, "the text contains a lone surrogate", "send whole characters") from error
+    if size_bytes > TEXT_LIMIT_BYTES:
         raise _refuse(
             ErrorCode.INPUT_TOO_LARGE,
             f"the text is larger than {TEXT_LIMIT_BYTES} bytes in UTF-8",
