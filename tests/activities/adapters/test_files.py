@@ -177,9 +177,9 @@ def test_an_ill_formed_input_is_refused(desk: Desk, capability: str, input: dict
 
 
 def test_the_refusal_of_an_input_says_where_and_does_not_repeat_the_content(desk: Desk) -> None:
-    refusal = refused(desk, request("file.create", {"path": "a.txt", "text": ["secret"], "more\ud800": "secret"}))
+    refusal = refused(desk, request("file.create", {"path": "a.txt", "text": ["secret"], "more\x1b": "secret"}))
     assert "text: " in refusal.detail
-    assert "more\\ud800: " in refusal.detail
+    assert "more\\x1b: " in refusal.detail
     assert "secret" not in refusal.detail
 
 
