@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from counterfoil.activities.adapters import exclusive_rename, staging
+from counterfoil.activities.adapters import exclusive_rename, publication, staging
 from counterfoil.activities.adapters.base import AdapterContext, Phase
-from counterfoil.activities.adapters.jail import WorkspaceRoot
+from counterfoil.activities.adapters.jail import FileState, WorkspaceRoot
 from counterfoil.activities.adapters.publication import (
     Absent,
     Applied,
@@ -54,12 +54,12 @@ class Workspace:
         return Publisher(WorkspaceRoot(self.root), self.state, lock_wait_seconds=lock_wait_seconds)
 
     def replace(self, generation: int = 1, **context):
-        publication = Publication("old.txt", NEW, NEW_DIGEST, OLD_DIGEST)
-        return self.publisher.publish(self.make_context(**context), publication, generation)
+        change = Publication("old.txt", NEW, NEW_DIGEST, OLD_DIGEST)
+        return self.publisher.publish(self.make_context(**context), change, generation)
 
     def create(self, generation: int = 1, path: str = "new.txt", **context):
-        publication = Publication(path, NEW, NEW_DIGEST, None)
-        return self.publisher.publish(self.make_context(**context), publication, generation)
+        change = Publication(path, NEW, NEW_DIGEST, None)
+        return self.publisher.publish(self.make_context(**context), change, generation)
 
     def observe(self, path: str = "old.txt", generation: int = 1, **context) -> Applied | Absent | Undecided:
         return self.publisher.observe(
@@ -190,6 +190,28 @@ def test_an_edit_at_any_point_before_the_rename_is_noticed(workspace: Workspace,
     assert workspace.names() == ["new.txt", "old.txt"]
     assert isinstance(workspace.observe(), Absent)
     assert isinstance(workspace.observe(path="new.txt"), Absent)
+
+
+def test_an_edit_that_leaves_size_and_times_alone_is_noticed_by_its_digest(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileState, "is_still", lambda state, now: True)
+    edit = at(FaultPoint.PUBLISH_INTENDED, lambda: workspace.old.write_bytes(b"THE OLD WORDS\n"))
+    assert refusal_of(workspace.replace, checkpoint=edit).code is ErrorCode.SOURCE_CHANGED
+    assert workspace.old.read_bytes() == b"THE OLD WORDS\n"
+
+
+def test_an_edit_after_the_last_hash_is_noticed_by_the_last_look(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(place: staging.Place, staged: str, before: FileState | None) -> None:
+        workspace.old.write_bytes(b"edited")
+        staging.swap(place, staged, before)
+
+    monkeypatch.setattr(publication, "swap", late)
+    assert refusal_of(workspace.replace).code is ErrorCode.SOURCE_CHANGED
+    assert workspace.old.read_bytes() == b"edited"
+    assert workspace.names() == ["old.txt"]
 
 
 @pytest.mark.parametrize("atomically", [True, False])
