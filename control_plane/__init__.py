@@ -1,0 +1,1 @@
+"""What hosts and people hold: the typed client, the Temporal connection, keys by reference."""

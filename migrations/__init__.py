@@ -1,0 +1,1 @@
+"""The database's schema, one step a file. Run by `activities.store.migration`."""

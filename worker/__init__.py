@@ -1,0 +1,1 @@
+"""Deployment units: settings, composition root, worker process, embedded stack, command line."""

@@ -1,0 +1,1 @@
+"""Database, unit of work, ledger, blobs: what every system shares."""

@@ -36,6 +36,13 @@ class TypedResult(Stored):
     blob: BlobRef | None = None
 
 
+class Problem(Stored):
+    """Why an operation failed, is unknown, or how it was attested."""
+
+    code: str
+    detail: str
+
+
 class Preview(Stored):
     """The prepared change as a table a person can decide on."""
 

@@ -11,7 +11,9 @@ from typing import Any
 
 from counterfoil.models.common import Instant, Stored
 from counterfoil.models.errors import ErrorCode
+from counterfoil.models.operations.commands import Answer
 from counterfoil.models.operations.lifecycle import CLOSED, UNDISPATCHED, Cancellation, State, Verification
+from counterfoil.models.operations.outcomes import Problem, TypedResult
 
 
 class Blocked(Stored):
@@ -26,6 +28,8 @@ class OperationView(Stored):
 
     operation_id: str
     session: str
+    version: int
+    """The ledger's head for this operation: of two views, the one with the higher version is newer."""
     revision: int
     state: State
     verification: Verification
@@ -34,24 +38,43 @@ class OperationView(Stored):
     """The newest attempt that was journaled."""
     fence: int = 0
     """Attempts up to this generation can no longer be journaled."""
+    attempt_open: bool = False
+    """The newest attempt was journaled and has no outcome yet."""
+    reverify: bool = False
+    """A completed operation whose verification is asked for again."""
     task_queue: str
     """Where the adapter's activities run: the pinned environment's and adapter version's own queue."""
     call_timeout_seconds: float
     heartbeat_seconds: float
+    prepares_with_effect: bool = False
     can_observe: bool = False
     can_cancel: bool = False
-    can_verify: bool = False
     cancel_sent: bool = False
     observation_exhausted: bool = False
     decision_expires_at: Instant | None = None
     deadline: Instant | None = None
     blocked: Blocked | None = None
-    poll_after_seconds: float | None = None
     resources: tuple[str, ...] = ()
     label: str = ""
     """One line for the Temporal UI: capability and objective."""
+    problem: Problem | None = None
+    result: TypedResult | None = None
+    """Of a closed operation."""
     details: str = ""
     """Markdown for the Temporal UI: state, question, prepared change, the ids needed to answer."""
+
+
+def conclusion(view: OperationView) -> OperationResult:
+    """The result of a settled operation's workflow."""
+    return OperationResult(
+        operation_id=view.operation_id,
+        state=view.state,
+        verification=view.verification,
+        cancellation=view.cancellation,
+        revision=view.revision,
+        problem=view.problem,
+        result=view.result,
+    )
 
 
 class StepKind(StrEnum):
@@ -83,7 +106,7 @@ def next_step(view: OperationView, now: datetime) -> Step:
         return Step(kind=StepKind.EXPIRE)
     match view.state:
         case State.PREPARING:
-            return Step(kind=StepKind.PREPARE)
+            return Step(kind=StepKind.FENCE if view.attempt_open else StepKind.PREPARE)
         case State.QUEUED:
             return _queued(view, limit)
         case State.DISPATCHING:
@@ -92,7 +115,7 @@ def next_step(view: OperationView, now: datetime) -> Step:
             return Step(kind=StepKind.CANCEL_AT_TARGET)
         case State.RUNNING | State.UNKNOWN if view.can_observe and not view.observation_exhausted:
             return Step(kind=StepKind.OBSERVE)
-        case State.COMPLETED if view.verification is Verification.PENDING:
+        case State.COMPLETED if view.verification is Verification.PENDING or view.reverify:
             return Step(kind=StepKind.VERIFY)
         case state if state in CLOSED:
             return Step(kind=StepKind.DONE)
@@ -117,6 +140,11 @@ def _queued(view: OperationView, limit: datetime | None) -> Step:
 
 def _should_cancel(view: OperationView) -> bool:
     return view.cancellation is Cancellation.REQUESTED and view.can_cancel and not view.cancel_sent
+
+
+def seconds_between(now: datetime, until: datetime) -> timedelta:
+    """How long to wait: never negative."""
+    return max(until - now, timedelta(0))
 
 
 class StepInput(Stored):
@@ -148,6 +176,13 @@ class ApplyInput(Stored):
     request: Any = None
 
 
+class Applied(Stored):
+    """What a command was answered, and the row's view after it."""
+
+    answer: Answer
+    view: OperationView
+
+
 class OperationResult(Stored):
     """What a finished workflow returns to its host. The whole record is read through the control plane."""
 
@@ -156,11 +191,5 @@ class OperationResult(Stored):
     verification: Verification
     cancellation: Cancellation
     revision: int
-    code: str | None = None
-    detail: str = ""
-    result: dict[str, Any] | None = None
-
-
-def seconds_until(until: datetime, now: datetime) -> timedelta:
-    """How long to wait: never negative."""
-    return max(until - now, timedelta(0))
+    problem: Problem | None = None
+    result: TypedResult | None = None

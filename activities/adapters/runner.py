@@ -1,0 +1,185 @@
+"""Calls adapters so that none can hurt another: off the worker's event loop, one thread a call, bounded per route.
+
+A call that outlives its time-out is given up; its thread keeps the route's slot until it ends, so a route whose calls
+hang runs out of slots, and nobody else's do. What comes back is checked: an adapter is believed only in the words of
+`models.operations.outcomes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import UnionType
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from counterfoil.models.common import BlobRef, canonical_json
+from counterfoil.models.errors import ErrorCode, Refusal
+from counterfoil.models.operations.outcomes import TypedResult
+from counterfoil.models.operations.route import Route
+
+R = TypeVar("R", bound=BaseModel)
+
+RESULT_INLINE_LIMIT_BYTES = 4096
+RESULT_LIMIT_BYTES = 64 * 1024 * 1024
+
+
+class AdapterRaised(Exception):
+    """The adapter raised; `detail` names what, without a traceback."""
+
+    code: ErrorCode = ErrorCode.ADAPTER_RAISED
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail[:1000]
+
+
+class AdapterTimedOut(AdapterRaised):
+    """The adapter did not answer in the route's time. It may still act."""
+
+    code = ErrorCode.ADAPTER_TIMED_OUT
+
+
+class AdapterJunk(AdapterRaised):
+    """The adapter returned something that is no answer."""
+
+    code = ErrorCode.ADAPTER_JUNK
+
+
+class Slot:
+    """One of a route's places for a running call."""
+
+    def __init__(self, semaphore: asyncio.Semaphore) -> None:
+        self._semaphore = semaphore
+        self._stray: int = 0
+        self._closed = False
+
+    async def call(self, method: Callable[..., Any], *arguments: Any, timeout_seconds: float) -> Any:
+        """Run a blocking or async adapter method in a thread of its own; what it raises comes as `AdapterRaised`."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        call = _Call(method, arguments)
+
+        def finish(value: Any, error: BaseException | None) -> None:
+            self._stray -= 1
+            if not answer.done():
+                if error is None:
+                    answer.set_result(value)
+                else:
+                    answer.set_exception(AdapterRaised(f"{type(error).__name__}: {error}"))
+            self._give_back()
+
+        def run() -> None:
+            value, error = call.run()
+            try:
+                loop.call_soon_threadsafe(finish, value, error)
+            except RuntimeError:
+                return  # the loop is gone: the process is ending
+
+        self._stray += 1
+        threading.Thread(target=run, name=f"adapter:{getattr(method, '__qualname__', method)}", daemon=True).start()
+        try:
+            return await asyncio.wait_for(asyncio.shield(answer), timeout_seconds)
+        except TimeoutError:
+            call.give_up()
+            answer.cancel()
+            raise AdapterTimedOut(f"no answer within {timeout_seconds:g} s") from None
+
+    def close(self) -> None:
+        self._closed = True
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._closed and self._stray == 0:
+            self._stray = -1
+            self._semaphore.release()
+
+
+class _Call:
+    """A method call that may be a coroutine, with a loop of its own that can be told to give up."""
+
+    def __init__(self, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self._method = method
+        self._arguments = arguments
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+
+    def run(self) -> tuple[Any, BaseException | None]:
+        try:
+            value = self._method(*self._arguments)
+            if inspect.isawaitable(value):
+                value = asyncio.run(self._awaited(value))
+        except BaseException as error:  # a panic or an exit in an adapter's thread must not pass for silence
+            return None, error
+        return value, None
+
+    async def _awaited(self, value: Any) -> Any:
+        task = asyncio.ensure_future(value)
+        self._running = (asyncio.get_running_loop(), task)
+        return await task
+
+    def give_up(self) -> None:
+        if self._running is not None:
+            loop, task = self._running
+            try:
+                loop.call_soon_threadsafe(task.cancel)
+            except RuntimeError:
+                return  # it ended just now
+
+
+class AdapterRunner:
+    """Slots for every route, made on first use."""
+
+    def __init__(self, slot_wait_seconds: float = 20.0) -> None:
+        self._slot_wait_seconds = slot_wait_seconds
+        self._semaphores: dict[str, asyncio.Semaphore] = {}
+
+    @asynccontextmanager
+    async def slot(self, route: Route) -> AsyncIterator[Slot]:
+        """A place for calls of this route. Raises `Refusal` (`ROUTE_BUSY`) when none becomes free."""
+        semaphore = self._semaphores.setdefault(route.id, asyncio.Semaphore(route.max_concurrent_calls))
+        try:
+            await asyncio.wait_for(semaphore.acquire(), self._slot_wait_seconds)
+        except TimeoutError:
+            raise Refusal(
+                ErrorCode.ROUTE_BUSY,
+                f"all {route.max_concurrent_calls} places of the route are taken, perhaps by calls that hang",
+                subject=route.id,
+                remedy="nothing was dispatched; it is tried again by itself",
+            ) from None
+        slot = Slot(semaphore)
+        try:
+            yield slot
+        finally:
+            slot.close()
+
+
+def checked(value: Any, allowed: UnionType | type[R], put: Callable[[bytes, str], BlobRef]) -> Any:
+    """An adapter's answer as one of the allowed contracts, its large result data moved to a blob.
+
+    Raises `AdapterJunk` for anything else: `value` is whatever the adapter returned.
+    """
+    classes = get_args(allowed) or (allowed,)
+    if not isinstance(value, classes):
+        raise AdapterJunk(f"{type(value).__name__} is no answer; one of {', '.join(c.__name__ for c in classes)} is")
+    try:
+        offloaded = _offload(value, put)
+        return type(value).model_validate_json(offloaded.model_dump_json())
+    except (ValidationError, ValueError, TypeError, RecursionError) as error:
+        raise AdapterJunk(f"the answer cannot be kept: {error}") from error
+
+
+def _offload(value: BaseModel, put: Callable[[bytes, str], BlobRef]) -> BaseModel:
+    result = getattr(value, "result", None)
+    if not isinstance(result, TypedResult) or not result.data:
+        return value
+    content = canonical_json(result.model_dump(mode="json")["data"])
+    if len(content) <= RESULT_INLINE_LIMIT_BYTES:
+        return value
+    if len(content) > RESULT_LIMIT_BYTES:
+        raise AdapterJunk(f"the result has {len(content)} bytes, the limit is {RESULT_LIMIT_BYTES}")
+    moved = result.model_copy(update={"data": {}, "blob": put(content, "application/json")})
+    return value.model_copy(update={"result": moved})

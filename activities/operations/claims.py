@@ -1,0 +1,171 @@
+"""Claims on resources: all of an operation's at once, first come first served, released by the settling transaction.
+
+An operation holds all its claims or none, so there is no deadlock. Waiters are served in the order in which their
+operations were queued, so there is no starvation; but one that waits for an unknown effect is overtaken by those that
+do not conflict with what is held, because nobody can say when a person will answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, and_, delete, or_, update
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlmodel import col, select
+
+from counterfoil.activities.store.database import UnitOfWork
+from counterfoil.models.errors import ErrorCode
+from counterfoil.models.operations.contract import Resource, ResourceKind, resource_digest, workspace_digest
+from counterfoil.models.operations.lifecycle import State
+from counterfoil.models.operations.view import Blocked
+from counterfoil.models.tables import ClaimRow, OperationRow, ResourceRow
+
+WAKE_LIMIT = 64
+"""How many waiters of one resource a release names at most; the next release names the next ones."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One resource an operation needs, and how."""
+
+    resource: str
+    exclusive: bool
+    name: str
+
+
+def wanted(workspace: str, resources: Sequence[Resource]) -> list[Wanted]:
+    """What an operation on these (normalised) resources claims, in the one order rows are locked in.
+
+    Declared resources exclusively (queries shared) and the workspace shared; undeclared work the whole workspace.
+    """
+    needs = [
+        Wanted(
+            resource_digest(resource), resource.kind is not ResourceKind.QUERY, f"{resource.system}:{resource.identity}"
+        )
+        for resource in resources
+    ]
+    needs.append(Wanted(workspace_digest(workspace), not resources, f"workspace:{workspace}"))
+    return sorted(needs, key=lambda need: need.resource)
+
+
+async def take(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> Blocked | None:
+    """Hold all of `needs` for an operation, or none: then its claims wait, and the answer says for whom."""
+    await _lock_resources(work, needs)
+    mine = {claim.resource: claim for claim in await _claims_of(work, row.id)}
+    if mine and all(claim.held for claim in mine.values()):
+        return None
+    queued_at = row.queued_at or work.now
+    blocker = await _blocker(work, row.id, needs, queued_at)
+    holder_is_unknown = blocker is not None and blocker.held and await _is_unknown(work, blocker.operation_id)
+    for need in needs:
+        claim = mine.get(need.resource) or ClaimRow(
+            operation_id=row.id, resource=need.resource, exclusive=need.exclusive, held=False, queued_at=queued_at
+        )
+        claim.held = blocker is None
+        claim.overtakable = holder_is_unknown
+        work.session.add(claim)
+    if blocker is None:
+        return None
+    name = next(need.name for need in needs if need.resource == blocker.resource)
+    how = "held by" if blocker.held else "claimed earlier by"
+    because = ", whose effect is unknown" if holder_is_unknown else ""
+    return Blocked(code=ErrorCode.LOCKED, detail=f"{name} is {how} {blocker.operation_id}{because}")
+
+
+async def are_free(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> bool:
+    """Whether an operation that waits could take its claims now. Reads only."""
+    return await _blocker(work, row.id, needs, row.queued_at or work.now) is None
+
+
+async def release(work: UnitOfWork, operation_id: str) -> None:
+    """Give up all claims of an operation, and name the waiters that may go next in `work.wakes`."""
+    mine = await _claims_of(work, operation_id)
+    if not mine:
+        return
+    await work.session.exec(delete(ClaimRow).where(col(ClaimRow.operation_id) == operation_id))
+    for claim in mine:
+        work.wakes += [waiter for waiter in await _next_waiters(work, claim.resource) if waiter not in work.wakes]
+
+
+async def let_others_pass(work: UnitOfWork, operation_id: str) -> None:
+    """An operation became unknown: those that wait for it may be overtaken, and whoever waits behind them is named."""
+    held = [claim.resource for claim in await _claims_of(work, operation_id) if claim.held]
+    if not held:
+        return
+    waiting = select(ClaimRow.operation_id).where(col(ClaimRow.resource).in_(held), col(ClaimRow.held).is_(False))
+    stuck = list((await work.session.exec(waiting.distinct().limit(WAKE_LIMIT))).all())
+    if not stuck:
+        return
+    await work.session.exec(update(ClaimRow).where(col(ClaimRow.operation_id).in_(stuck)).values(overtakable=True))
+    elsewhere = select(ClaimRow.resource).where(
+        col(ClaimRow.operation_id).in_(stuck), col(ClaimRow.resource).not_in(held)
+    )
+    for resource in (await work.session.exec(elsewhere.distinct())).all():
+        work.wakes += [waiter for waiter in await _next_waiters(work, resource) if waiter not in work.wakes]
+
+
+async def _claims_of(work: UnitOfWork, operation_id: str) -> list[ClaimRow]:
+    query = select(ClaimRow).where(ClaimRow.operation_id == operation_id).order_by(ClaimRow.resource)
+    return list((await work.session.exec(query)).all())
+
+
+async def _lock_resources(work: UnitOfWork, needs: Sequence[Wanted]) -> None:
+    """Serialise grants on the same resources: one row each, locked in digest order."""
+    for need in needs:
+        found = await work.session.get(ResourceRow, need.resource, with_for_update=True)
+        if found is None:
+            await _insert_resource(work, need)
+
+
+async def _insert_resource(work: UnitOfWork, need: Wanted) -> None:
+    values = {"digest": need.resource, "name": need.name[:500]}
+    bind = work.session.get_bind()
+    insert = sqlite_insert if bind.dialect.name == "sqlite" else postgres_insert
+    await work.session.exec(insert(ResourceRow).values(values).on_conflict_do_nothing())
+    await work.session.get(ResourceRow, need.resource, with_for_update=True, populate_existing=True)
+
+
+async def _blocker(work: UnitOfWork, operation_id: str, needs: Sequence[Wanted], queued_at: object) -> ClaimRow | None:
+    everything = [need.resource for need in needs]
+    exclusive = [need.resource for need in needs if need.exclusive]
+    conflicts = or_(col(ClaimRow.exclusive).is_(True), col(ClaimRow.resource).in_(exclusive))
+    earlier: ColumnElement[bool] = or_(
+        col(ClaimRow.queued_at) < queued_at,
+        and_(col(ClaimRow.queued_at) == queued_at, col(ClaimRow.operation_id) < operation_id),
+    )
+    others = and_(col(ClaimRow.resource).in_(everything), col(ClaimRow.operation_id) != operation_id, conflicts)
+    held = select(ClaimRow).where(others, col(ClaimRow.held).is_(True)).limit(1)
+    blocker = (await work.session.exec(held)).first()
+    if blocker is not None:
+        return blocker
+    waiting = (
+        select(ClaimRow)
+        .where(others, col(ClaimRow.held).is_(False), col(ClaimRow.overtakable).is_(False), earlier)
+        .limit(1)
+    )
+    return (await work.session.exec(waiting)).first()
+
+
+async def _is_unknown(work: UnitOfWork, operation_id: str) -> bool:
+    query = select(OperationRow.state).where(OperationRow.id == operation_id)
+    return (await work.session.exec(query)).first() == State.UNKNOWN
+
+
+async def _next_waiters(work: UnitOfWork, resource: str) -> list[str]:
+    """Whom a free resource goes to: the first waiter, and those who can share it with that one."""
+    query = (
+        select(ClaimRow)
+        .where(ClaimRow.resource == resource, col(ClaimRow.held).is_(False))
+        .order_by(col(ClaimRow.queued_at), col(ClaimRow.operation_id))
+        .limit(WAKE_LIMIT)
+    )
+    named: list[str] = []
+    for claim in (await work.session.exec(query)).all():
+        if claim.exclusive and named:
+            break
+        named.append(claim.operation_id)
+        if claim.exclusive and not claim.overtakable:
+            break
+    return named

@@ -1,0 +1,166 @@
+"""Creating an operation: the claim on (session, idempotency key), decided once, in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.fault_points import Checkpoint, FaultPoint
+from counterfoil.activities.operations.rows import RESOURCES, go_on, move, record
+from counterfoil.activities.store.blobs import BlobStore
+from counterfoil.activities.store.database import UnitOfWork
+from counterfoil.activities.store.ledger import Entry
+from counterfoil.models.common import SYSTEM, Actor, BlobRef, canonical_json
+from counterfoil.models.errors import ErrorCode, Refusal
+from counterfoil.models.operations import rules
+from counterfoil.models.operations.contract import (
+    INLINE_LIMIT_BYTES,
+    INPUT_LIMIT_BYTES,
+    OnCreate,
+    OperationRequest,
+    Resource,
+)
+from counterfoil.models.operations.lifecycle import Cancellation, Event, State, Verification
+from counterfoil.models.operations.route import PreparationSupport, Route
+from counterfoil.models.tables import OperationRow
+
+QueueOf = Callable[[Route], str]
+"""Names the task queue where a route's adapter activities run."""
+
+RAW_LIMIT_BYTES = 2 * INPUT_LIMIT_BYTES
+
+
+def parse_request(raw: Any) -> OperationRequest:
+    """A request as anyone may have sent it, or `Refusal` (`BAD_REQUEST`, `INPUT_TOO_LARGE`) saying what is wrong."""
+    if isinstance(raw, OperationRequest):
+        return raw
+    try:
+        text = json.dumps(raw)
+        if len(text) > RAW_LIMIT_BYTES:
+            raise Refusal(
+                ErrorCode.INPUT_TOO_LARGE,
+                f"the request has {len(text)} bytes, the limit is {INPUT_LIMIT_BYTES}",
+                remedy="put the content into a file or a blob, and name it in the input",
+            )
+        return OperationRequest.model_validate_json(text)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        told = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'request'}: {one['msg']}" for one in problems[:5])
+        raise Refusal(
+            ErrorCode.BAD_REQUEST, told, remedy="send one OperationRequest; docs/operations.md lists its fields"
+        ) from None
+    except (TypeError, ValueError) as error:
+        raise Refusal(
+            ErrorCode.BAD_REQUEST, f"the request is not JSON: {error}"[:300], remedy="send one OperationRequest"
+        ) from None
+
+
+def conflict(operation_id: str) -> Refusal:
+    """The same key with another request."""
+    return Refusal(
+        ErrorCode.IDEMPOTENCY_CONFLICT,
+        "this session used the idempotency key already, for another request or route",
+        subject=operation_id,
+        remedy="use a new key for a new change; repeat exactly the first request to get its operation",
+    )
+
+
+class Creator:
+    """Turns an admitted request into a row."""
+
+    def __init__(self, catalog: Catalog, blobs: BlobStore, queue_of: QueueOf, checkpoint: Checkpoint) -> None:
+        self._catalog = catalog
+        self._blobs = blobs
+        self._queue_of = queue_of
+        self._checkpoint = checkpoint
+
+    def offload(self, request: OperationRequest) -> tuple[OperationRequest, BlobRef | None]:
+        """The request as a row keeps it: a large input moves to a blob. Blocking; done before the transaction."""
+        content = canonical_json(request.input)
+        if len(content) <= INLINE_LIMIT_BYTES:
+            return request, None
+        return request.model_copy(update={"input": {}}), self._blobs.put(content, "application/json")
+
+    async def claim(
+        self, work: UnitOfWork, request: OperationRequest, kept: tuple[OperationRequest, BlobRef | None]
+    ) -> OperationRow:
+        """The one operation of this request's claim: the existing one, or a new one.
+
+        Raises `Refusal`: `IDEMPOTENCY_CONFLICT`, or whatever is wrong with the request. Nothing is written then.
+        """
+        existing = await work.session.get(OperationRow, request.operation_id, with_for_update=True)
+        if existing is not None:
+            if existing.request_digest != request.digest:
+                raise conflict(request.operation_id)
+            return existing
+        route, resources = self.admit(request, work)
+        row = self._new_row(work, request, kept, route, resources)
+        work.session.add(row)
+        await work.session.flush()
+        await record(
+            work,
+            row,
+            Entry(kind="created", summary=f"{request.capability} by {route.id}", data={"to": row.state}),
+        )
+        if request.on_create is not OnCreate.HOLD:
+            await start(work, row, route)
+        self._checkpoint(FaultPoint.OPEN_BEFORE_COMMIT)
+        return row
+
+    def admit(self, request: OperationRequest, work: UnitOfWork) -> tuple[Route, tuple[Resource, ...]]:
+        """The route and the normalised resources of a request that may be created now."""
+        rules.refuse_unenforced(request)
+        rules.refuse_oversized(request)
+        rules.refuse_past_deadline(request, work.now)
+        adapter, _typed, resources = self._catalog.admit(request)
+        rules.refuse_foreground_route(request, adapter.route)
+        return adapter.route, resources
+
+    def _new_row(
+        self,
+        work: UnitOfWork,
+        request: OperationRequest,
+        kept: tuple[OperationRequest, BlobRef | None],
+        route: Route,
+        resources: tuple[Resource, ...],
+    ) -> OperationRow:
+        inline, blob = kept
+        return OperationRow(
+            id=request.operation_id,
+            schema_version=request.schema_version,
+            workspace=request.owner.workspace,
+            session=request.owner.session,
+            turn=request.owner.turn,
+            idempotency_key=request.idempotency_key,
+            request_digest=request.digest,
+            request=inline.model_dump_json(),
+            input_blob=None if blob is None else blob.model_dump_json(),
+            resources=RESOURCES.dump_json(resources).decode(),
+            capability=request.capability,
+            route_id=route.id,
+            route=route.model_dump_json(),
+            task_queue=self._queue_of(route),
+            intent=request.on_create,
+            state=State.HELD,
+            verification=Verification.PENDING if route.verification else Verification.UNAVAILABLE,
+            cancellation=Cancellation.NONE,
+            polls_limit=request.constraints.max_polls,
+            deadline=request.constraints.deadline,
+            created_at=work.now,
+            updated_at=work.now,
+        )
+
+
+async def start(work: UnitOfWork, row: OperationRow, route: Route, *, actor: Actor = SYSTEM) -> None:
+    """Take a held row on: into preparation where its route prepares, else as far as its intent and decision allow."""
+    if row.state == State.HELD and route.preparation is not PreparationSupport.NONE:
+        await move(work, row, Event.PREPARE, "preparation begins", actor=actor)
+    elif row.state == State.HELD and row.intent != OnCreate.EXECUTE:
+        await move(work, row, Event.PREPARE, "nothing to prepare on this route", actor=actor)
+        await go_on(work, row, "the request itself is the proposal", actor=actor)
+    else:
+        await go_on(work, row, "ready to go on", actor=actor)

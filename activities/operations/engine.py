@@ -1,0 +1,33 @@
+"""The protocol by which activities reach the workflows above them: waking one, and asking whether one runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+
+class EngineStatus(StrEnum):
+    """What Temporal says of an operation's workflow."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    """It returned its result: its row was settled then."""
+    STOPPED = "stopped"
+    """It was terminated, failed, timed out or cancelled."""
+    MISSING = "missing"
+
+
+class Engine(Protocol):
+    """The workflows, as seen from below."""
+
+    async def wake(self, operation_id: str) -> None:
+        """Tell an operation's workflow to look at its row again, starting one where none runs."""
+        ...
+
+    async def doubt(self, operation_id: str) -> None:
+        """Start a workflow that does nothing but wait for a repair: the store contradicts what was finished."""
+        ...
+
+    async def status(self, operation_id: str) -> EngineStatus:
+        """Whether a workflow runs for this operation."""
+        ...

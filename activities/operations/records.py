@@ -1,0 +1,162 @@
+"""Reading operations whole: rows, attempts and ledger as the contracts of `models.operations.record`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from pydantic import TypeAdapter
+from sqlmodel import col, select
+
+from counterfoil.activities.operations.rows import prepared_of, request_of, resources_of, route_of
+from counterfoil.activities.store import ledger
+from counterfoil.activities.store.database import UnitOfWork
+from counterfoil.activities.store.ledger import HistoryGap
+from counterfoil.models.common import Actor
+from counterfoil.models.errors import ErrorCode, Refusal
+from counterfoil.models.operations.lifecycle import Cancellation, State, Verification
+from counterfoil.models.operations.outcomes import Evidence, Problem, TypedResult
+from counterfoil.models.operations.record import (
+    AttemptRecord,
+    DecisionRecord,
+    LedgerEntry,
+    Operation,
+    OperationSummary,
+)
+from counterfoil.models.operations.view import Blocked
+from counterfoil.models.tables import AttemptRow, LedgerRow, OperationRow
+
+_JSON: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
+
+
+async def find(work: UnitOfWork, operation_id: str) -> OperationRow:
+    """An operation's row, to read. Raises `Refusal` (`NOT_FOUND`)."""
+    row = await work.session.get(OperationRow, operation_id)
+    if row is None:
+        raise Refusal(
+            ErrorCode.NOT_FOUND,
+            "there is no such operation",
+            subject=operation_id,
+            remedy="`counterfoil operation list` shows those there are",
+        )
+    return row
+
+
+async def whole(work: UnitOfWork, operation_id: str) -> Operation:
+    """Everything the store knows of one operation."""
+    row = await find(work, operation_id)
+    attempts = select(AttemptRow).where(AttemptRow.operation_id == row.id).order_by(col(AttemptRow.generation))
+    late = (
+        select(LedgerRow)
+        .where(LedgerRow.subject_id == row.id, LedgerRow.kind == "late_reply")
+        .order_by(col(LedgerRow.version))
+    )
+    summary = summary_of(row, work.now)
+    return Operation(
+        **summary.model_dump(),
+        request=request_of(row),
+        request_digest=row.request_digest,
+        route=route_of(row),
+        resources=resources_of(row),
+        prepared=prepared_of(row),
+        proposal_digest=row.proposal_digest,
+        decision=None if row.decision is None else DecisionRecord.model_validate_json(row.decision),
+        decision_expires_at=row.decision_expires_at,
+        deadline=row.deadline,
+        external_id=row.external_id,
+        blocked=None if row.blocked is None else Blocked.model_validate_json(row.blocked),
+        observation_exhausted=row.observation_exhausted,
+        polls=row.polls,
+        version=row.ledger_version,
+        attempts=tuple(attempt_of(attempt) for attempt in (await work.session.exec(attempts)).all()),
+        result=None if row.result is None else TypedResult.model_validate_json(row.result),
+        evidence=None if row.evidence is None else Evidence.model_validate_json(row.evidence),
+        problem=None if row.problem is None else Problem.model_validate_json(row.problem),
+        closed_at=row.closed_at,
+        attested=row.attested,
+        late_replies=tuple(entry_of(entry) for entry in (await work.session.exec(late)).all()),
+    )
+
+
+async def summaries(
+    work: UnitOfWork,
+    *,
+    workspace: str | None = None,
+    session: str | None = None,
+    states: Sequence[State] = (),
+    limit: int = 100,
+) -> list[OperationSummary]:
+    """The newest operations that fit, newest first."""
+    query = select(OperationRow).order_by(col(OperationRow.created_at).desc(), col(OperationRow.id)).limit(limit)
+    if workspace is not None:
+        query = query.where(OperationRow.workspace == workspace)
+    if session is not None:
+        query = query.where(OperationRow.session == session)
+    if states:
+        query = query.where(col(OperationRow.state).in_(list(states)))
+    return [summary_of(row, work.now) for row in (await work.session.exec(query)).all()]
+
+
+async def entries(
+    work: UnitOfWork, operation_id: str, *, after: int = 0, limit: int = 1000
+) -> list[LedgerEntry] | HistoryGap:
+    """An operation's ledger after a version, oldest first."""
+    row = await find(work, operation_id)
+    found = await ledger.history(work, row, after=after, limit=limit)
+    return found if isinstance(found, HistoryGap) else [entry_of(entry) for entry in found]
+
+
+def summary_of(row: OperationRow, now: datetime) -> OperationSummary:
+    """One line about an operation."""
+    return OperationSummary(
+        operation_id=row.id,
+        workspace=row.workspace,
+        session=row.session,
+        capability=row.capability,
+        route_id=row.route_id,
+        objective=request_of(row).objective,
+        state=State(row.state),
+        verification=_verification_at(row, now),
+        cancellation=Cancellation(row.cancellation),
+        revision=row.revision,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _verification_at(row: OperationRow, now: datetime) -> Verification:
+    """A verification as it counts now: proof that has outlived the age the request allows is expired."""
+    max_age = request_of(row).constraints.verification_max_age_seconds
+    proved = row.verification in (Verification.VERIFIED, Verification.PARTIAL)
+    if max_age is None or row.evidence is None or not proved:
+        return Verification(row.verification)
+    observed_at = Evidence.model_validate_json(row.evidence).observed_at
+    return Verification.EXPIRED if now - observed_at > timedelta(seconds=max_age) else Verification(row.verification)
+
+
+def attempt_of(row: AttemptRow) -> AttemptRecord:
+    """One journaled attempt."""
+    return AttemptRecord(
+        generation=row.generation,
+        kind=row.kind,
+        adapter=row.adapter,
+        adapter_version=row.adapter_version,
+        environment=row.environment,
+        journaled_at=row.journaled_at,
+        settled_at=row.settled_at,
+        outcome=None if row.outcome is None else _JSON.validate_json(row.outcome),
+    )
+
+
+def entry_of(row: LedgerRow) -> LedgerEntry:
+    """One ledger entry."""
+    return LedgerEntry(
+        version=row.version,
+        kind=row.kind,
+        summary=row.summary,
+        actor=Actor.model_validate_json(row.actor),
+        material=row.material,
+        at=row.at,
+        evidence=None if row.evidence is None else Evidence.model_validate_json(row.evidence),
+        data=None if row.data is None else _JSON.validate_json(row.data),
+    )

@@ -1,0 +1,66 @@
+"""The sweep: finds open operations whose workflow does not run, or whose turn has come unnoticed, and wakes them.
+
+It runs when a worker starts and on a Temporal Schedule, so nobody keeps a timer as a safety net.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import and_, or_
+from sqlmodel import col, select
+
+from counterfoil.activities.operations import claims
+from counterfoil.activities.operations.engine import Engine, EngineStatus
+from counterfoil.activities.operations.rows import resources_of
+from counterfoil.activities.store.database import Database, UnitOfWork
+from counterfoil.models.common import Stored
+from counterfoil.models.operations.lifecycle import OPEN, State, Verification
+from counterfoil.models.tables import OperationRow
+
+PAGE = 200
+
+
+class Swept(Stored):
+    """What one sweep found."""
+
+    open_operations: int = 0
+    restarted: int = 0
+    woken: int = 0
+    doubted: int = 0
+    """Finished for Temporal, open in the store: the store is older than the workflow. Waits for a repair."""
+
+
+async def sweep(database: Database, engine: Engine) -> Swept:
+    """Look at every unsettled row once."""
+    seen = restarted = woken = doubted = 0
+    after = ""
+    while page := await database.read(lambda work, start=after: _page(work, start)):  # type: ignore[misc]
+        for row in page:
+            seen += 1
+            match await engine.status(row.id):
+                case EngineStatus.RUNNING:
+                    if await database.read(lambda work, one=row: _may_go(work, one)):  # type: ignore[misc]
+                        await engine.wake(row.id)
+                        woken += 1
+                case EngineStatus.FINISHED:
+                    await engine.doubt(row.id)
+                    doubted += 1
+                case EngineStatus.STOPPED | EngineStatus.MISSING:
+                    await engine.wake(row.id)
+                    restarted += 1
+        after = page[-1].id
+    return Swept(open_operations=seen, restarted=restarted, woken=woken, doubted=doubted)
+
+
+async def _page(work: UnitOfWork, after: str) -> list[OperationRow]:
+    unsettled = or_(
+        col(OperationRow.state).in_(OPEN),
+        and_(col(OperationRow.state) == State.COMPLETED, col(OperationRow.verification) == Verification.PENDING),
+    )
+    query = select(OperationRow).where(unsettled, OperationRow.id > after).order_by(OperationRow.id).limit(PAGE)
+    return list((await work.session.exec(query)).all())
+
+
+async def _may_go(work: UnitOfWork, row: OperationRow) -> bool:
+    if row.state != State.QUEUED or row.blocked is None:
+        return False
+    return await claims.are_free(work, row, claims.wanted(row.workspace, resources_of(row)))

@@ -1,0 +1,111 @@
+"""The ledger: what happened, in order, appended in the transaction of the change.
+
+Each subject counts its own versions without gaps; each session counts its timeline without gaps, under the session's
+row, which is always the last row a transaction locks. Bodies, prompts, file contents and secrets are never in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlmodel import col, select
+
+from counterfoil.activities.store.database import UnitOfWork
+from counterfoil.models.common import SYSTEM, Actor, canonical_json
+from counterfoil.models.errors import ErrorCode, Refusal
+from counterfoil.models.operations.outcomes import Evidence
+from counterfoil.models.tables import LedgerRow, OperationRow, SessionRow
+
+OPERATION = "operation"
+DATA_LIMIT_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something to record: its kind, one sentence for people, and whether others' assumptions may rest on it."""
+
+    kind: str
+    summary: str
+    actor: Actor = SYSTEM
+    material: bool = True
+    evidence: Evidence | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+async def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
+    """Record something about an operation; returns its version. The operation's row must be locked by this unit."""
+    session = await _locked_session(work, row)
+    session.timeline += 1
+    row.ledger_version += 1
+    work.session.add(session)
+    work.session.add(
+        LedgerRow(
+            subject_kind=OPERATION,
+            subject_id=row.id,
+            version=row.ledger_version,
+            session=row.session,
+            timeline=session.timeline,
+            kind=entry.kind,
+            material=entry.material,
+            actor=entry.actor.model_dump_json(exclude_none=True),
+            scope=entry.actor.scope,
+            evidence=None if entry.evidence is None else entry.evidence.model_dump_json(exclude_none=True),
+            summary=entry.summary[:1000],
+            data=_data(entry.data),
+            at=work.now,
+        )
+    )
+    return row.ledger_version
+
+
+async def _locked_session(work: UnitOfWork, row: OperationRow) -> SessionRow:
+    session = await work.session.get(SessionRow, row.session, with_for_update=True)
+    if session is None:
+        session = SessionRow(id=row.session, workspace=row.workspace)
+        work.session.add(session)
+        await work.session.flush()
+    return session
+
+
+def _data(data: dict[str, Any]) -> str | None:
+    if not data:
+        return None
+    text = canonical_json(data)
+    if len(text) > DATA_LIMIT_BYTES:
+        raise ValueError(f"a ledger entry's data is limited to {DATA_LIMIT_BYTES} bytes, this one has {len(text)}")
+    return text.decode()
+
+
+@dataclass(frozen=True)
+class HistoryGap:
+    """Entries from `requested` on are not all kept any more: read the present state instead of a partial history."""
+
+    requested: int
+    floor: int
+    head: int
+
+
+async def history(
+    work: UnitOfWork, row: OperationRow, *, after: int = 0, limit: int = 1000
+) -> list[LedgerRow] | HistoryGap:
+    """An operation's entries with versions in (after, head], oldest first; a gap where retention took some.
+
+    Raises `Refusal` (`BAD_REQUEST`) for a version that was never reached.
+    """
+    if after > row.ledger_version:
+        raise Refusal(
+            ErrorCode.BAD_REQUEST,
+            f"version {after} was never reached; the newest is {row.ledger_version}",
+            subject=row.id,
+            remedy="ask from a version you were given",
+        )
+    if after < row.ledger_floor:
+        return HistoryGap(requested=after, floor=row.ledger_floor, head=row.ledger_version)
+    query = (
+        select(LedgerRow)
+        .where(LedgerRow.subject_kind == OPERATION, LedgerRow.subject_id == row.id, LedgerRow.version > after)
+        .order_by(col(LedgerRow.version))
+        .limit(limit)
+    )
+    return list((await work.session.exec(query)).all())

@@ -1,0 +1,379 @@
+"""The typed client that hosts, the command line and tests share.
+
+It reads the store, and acts only through Temporal: creating is an update-with-start, commands are sealed updates that
+return their transaction's answer. A bad request is refused here, before anything starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.operations import records
+from counterfoil.activities.operations.creation import conflict, parse_request
+from counterfoil.activities.store.database import Database
+from counterfoil.activities.store.ledger import HistoryGap
+from counterfoil.models.common import Scope, utc_now
+from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
+from counterfoil.models.operations import rules
+from counterfoil.models.operations.commands import (
+    REQUIRED_SCOPE,
+    Answer,
+    AnswerStatus,
+    Cancel,
+    Command,
+    CommandName,
+    Decide,
+    Execute,
+    Prepare,
+    Reconcile,
+    Repair,
+    ResolutionStatus,
+    ResolveUnknown,
+    Verdict,
+    seal,
+)
+from counterfoil.models.operations.contract import OperationRequest
+from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
+from counterfoil.models.operations.record import LedgerEntry, Operation, OperationSummary
+from counterfoil.models.tables import OperationRow
+from counterfoil.workflows.application_operation import STORE_BEHIND, ApplicationOperation
+from counterfoil.workflows.search_attributes import OPERATION_SESSION, OPERATION_STATUS
+
+WATCH_POLL_SECONDS = 0.1
+
+
+class ControlPlane:
+    """Operations of one deployment, as one principal."""
+
+    def __init__(
+        self,
+        temporal: Client,
+        database: Database,
+        catalog: Catalog | None,
+        *,
+        task_queue: str,
+        principal: str,
+        seal_key: bytes | None,
+        scopes: Sequence[Scope] = tuple(Scope),
+        timeout_seconds: float = 60,
+    ) -> None:
+        """`catalog` lets this process check routes and inputs; without one, the worker does, as a typed failure.
+
+        `timeout_seconds` bounds every command.
+        """
+        self._temporal = temporal
+        self._database = database
+        self._catalog = catalog
+        self._task_queue = task_queue
+        self._principal = principal
+        self._seal_key = seal_key
+        self._scopes = frozenset(scopes)
+        self._timeout = timedelta(seconds=timeout_seconds)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give up the database connections."""
+        await self._database.close()
+
+    @property
+    def temporal(self) -> Client:
+        """The Temporal client underneath."""
+        return self._temporal
+
+    # creating
+
+    async def create(self, request: OperationRequest | dict[str, Any]) -> Operation:
+        """The operation of this request's claim: a new one, or the one the same request made before.
+
+        Raises `Refusal` (a bad request, an unknown route, `IDEMPOTENCY_CONFLICT`, …) before anything starts.
+        """
+        asked = parse_request(request)
+        existing = await self._existing(asked)
+        if existing is not None and existing in CLOSED:
+            return await self.get(asked.operation_id)
+        if existing is None:
+            self._refuse_early(asked)
+        await self._start(asked)
+        if await self._existing(asked) is None:
+            raise Unavailable(ErrorCode.STORE_BEHIND, "the workflow knows this operation, the store does not")
+        return await self.get(asked.operation_id)
+
+    async def _existing(self, request: OperationRequest) -> State | None:
+        async def look(work: Any) -> State | None:
+            row = await work.session.get(OperationRow, request.operation_id)
+            if row is not None and row.request_digest != request.digest:
+                raise conflict(request.operation_id)
+            return None if row is None else State(row.state)
+
+        return await self._database.read(look)
+
+    def _refuse_early(self, request: OperationRequest) -> None:
+        rules.refuse_unenforced(request)
+        rules.refuse_oversized(request)
+        rules.refuse_past_deadline(request, self._database.clock())
+        if self._catalog is not None:
+            adapter, _, _ = self._catalog.admit(request)
+            rules.refuse_foreground_route(request, adapter.route)
+
+    async def _start(self, request: OperationRequest) -> None:
+        operation_id = request.operation_id
+        start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+            "ApplicationOperation",
+            request.model_dump(mode="json"),
+            id=operation_id,
+            task_queue=self._task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=f"{request.capability}: {request.objective}"[:180],
+            static_details=f"Session `{request.owner.session}`, key `{request.idempotency_key}`",
+            search_attributes=TypedSearchAttributes(
+                [
+                    SearchAttributePair(OPERATION_SESSION, request.owner.session),
+                    SearchAttributePair(OPERATION_STATUS, "opening"),
+                ]
+            ),
+        )
+        await self._called(
+            operation_id,
+            self._temporal.execute_update_with_start_workflow(
+                ApplicationOperation.opened,
+                start_workflow_operation=start,
+                rpc_timeout=self._timeout,
+            ),
+        )
+
+    # reading
+
+    async def get(self, operation_id: str) -> Operation:
+        """The whole record. Raises `Refusal` (`NOT_FOUND`)."""
+        return await self._database.read(lambda work: records.whole(work, operation_id))
+
+    async def operations(
+        self,
+        *,
+        workspace: str | None = None,
+        session: str | None = None,
+        states: Sequence[State] = (),
+        limit: int = 100,
+    ) -> list[OperationSummary]:
+        """The newest operations that fit, newest first."""
+        return await self._database.read(
+            lambda work: records.summaries(work, workspace=workspace, session=session, states=states, limit=limit)
+        )
+
+    async def history(self, operation_id: str, *, after: int = 0) -> list[LedgerEntry] | HistoryGap:
+        """What happened to an operation after a version, oldest first; a `HistoryGap` where some was trimmed."""
+        return await self._database.read(lambda work: records.entries(work, operation_id, after=after))
+
+    async def watch(self, operation_id: str, *, after: int = 0) -> AsyncIterator[LedgerEntry]:
+        """What happens to an operation, as it happens, until it is settled."""
+        while True:
+            operation = await self.get(operation_id)
+            entries = await self.history(operation_id, after=after)
+            if isinstance(entries, HistoryGap):
+                after = entries.floor
+                continue
+            for entry in entries:
+                after = entry.version
+                yield entry
+            if is_settled(operation) and after >= operation.version:
+                return
+            await asyncio.sleep(WATCH_POLL_SECONDS)
+
+    async def wait(self, operation_id: str, *states: State, timeout_seconds: float | None = None) -> Operation:
+        """The operation once it is in one of `states`; with none given, once it is settled (or awaits a person).
+
+        Raises `Unavailable` (`TIMED_OUT`).
+        """
+        deadline = None if timeout_seconds is None else asyncio.get_running_loop().time() + timeout_seconds
+        while True:
+            operation = await self.get(operation_id)
+            if operation.state in states or (not states and (is_settled(operation) or awaits_person(operation))):
+                return operation
+            if deadline is not None and asyncio.get_running_loop().time() > deadline:
+                raise Unavailable(
+                    ErrorCode.TIMED_OUT,
+                    f"the operation is still '{operation.state}' after {timeout_seconds:g} s",
+                    subject=operation_id,
+                    remedy="check that a worker runs; the operation itself goes on",
+                )
+            await asyncio.sleep(WATCH_POLL_SECONDS)
+
+    async def behind(self) -> list[str]:
+        """Operations whose workflows remember more than the store: they wait for `repair`."""
+        query = (
+            f'WorkflowType="ApplicationOperation" AND ExecutionStatus="Running" AND OperationStatus="{STORE_BEHIND}"'
+        )
+        return [execution.id async for execution in self._temporal.list_workflows(query)]
+
+    # commanding
+
+    async def decide(
+        self,
+        operation_id: str,
+        verdict: Verdict | str,
+        *,
+        proposal_digest: str,
+        notes: str = "",
+        key: str | None = None,
+    ) -> Answer:
+        """Answer the question of exactly the proposal that was looked at. Raises `Refusal` with its reason."""
+        command = Decide(proposal_digest=proposal_digest, verdict=Verdict(verdict), notes=notes, key=key)
+        return await self._command(operation_id, CommandName.DECIDE, command)
+
+    async def cancel(self, operation_id: str, reason: str, *, key: str | None = None) -> Answer:
+        """Ask that the operation end without further effect. Never an undo."""
+        return await self._command(operation_id, CommandName.CANCEL, Cancel(reason=reason, key=key))
+
+    async def prepare(self, operation_id: str, *, key: str | None = None) -> Answer:
+        """Let a held operation prepare its proposal."""
+        return await self._command(operation_id, CommandName.PREPARE, Prepare(key=key))
+
+    async def execute(self, operation_id: str, *, key: str | None = None) -> Answer:
+        """Let a held or prepared operation go on to its effect."""
+        return await self._command(operation_id, CommandName.EXECUTE, Execute(key=key))
+
+    async def reconcile(self, operation_id: str, *, key: str | None = None) -> Answer:
+        """Observe an unknown effect once more, or refresh a completed operation's verification."""
+        unique = key or utc_now().isoformat()
+        return await self._command(operation_id, CommandName.RECONCILE, Reconcile(key=unique))
+
+    async def resolve_unknown(
+        self,
+        operation_id: str,
+        *,
+        expected_revision: int,
+        resolution_key: str,
+        status: ResolutionStatus | str,
+        summary: str,
+    ) -> Answer:
+        """Attest what became of an unknown effect, where observation is unsupported or exhausted."""
+        command = ResolveUnknown(
+            expected_revision=expected_revision,
+            resolution_key=resolution_key,
+            status=ResolutionStatus(status),
+            summary=summary,
+        )
+        return await self._command(operation_id, CommandName.RESOLVE_UNKNOWN, command)
+
+    async def repair(self, operation_id: str, reason: str) -> Answer:
+        """Bring a store that was restored from before up to what the operation's workflow remembers."""
+        command = Repair(reason=reason, key=utc_now().isoformat())
+        return await self._command(operation_id, CommandName.REPAIR, command)
+
+    async def _command(self, operation_id: str, name: CommandName, command: Command) -> Answer:
+        argument = self._sealed(operation_id, name, command)
+        if name is not CommandName.REPAIR:
+            await self._database.read(lambda work: records.find(work, operation_id))
+        start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+            "ApplicationOperation",
+            {"resume": operation_id},
+            id=operation_id,
+            task_queue=self._task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
+        answer: Answer = await self._called(
+            operation_id,
+            self._temporal.execute_update_with_start_workflow(
+                name, argument, start_workflow_operation=start, result_type=Answer, rpc_timeout=self._timeout
+            ),
+        )
+        if answer.status is AnswerStatus.REFUSED:
+            raise Refusal(_code(answer.code), answer.detail, subject=operation_id, remedy=answer.remedy)
+        return answer
+
+    def _sealed(self, operation_id: str, name: CommandName, command: Command) -> dict[str, Any]:
+        if self._seal_key is None:
+            return command.model_dump(mode="json")
+        needed = REQUIRED_SCOPE[name]
+        scope = needed if needed in self._scopes else next(iter(self._scopes & {Scope.ADMIN}), None)
+        if scope is None:
+            raise Refusal(
+                ErrorCode.SCOPE_MISSING,
+                f"'{name}' needs the scope '{needed}'",
+                subject=operation_id,
+                remedy=f"ask someone with the scope '{needed}'",
+            )
+        return seal(
+            self._seal_key,
+            operation_id=operation_id,
+            name=name,
+            command=command,
+            principal=self._principal,
+            scope=scope,
+            at=utc_now(),
+        )
+
+    async def _called(self, operation_id: str, call: Any) -> Any:
+        try:
+            return await call
+        except WorkflowUpdateFailedError as error:
+            raise _refusal(error.cause, operation_id) from error
+        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            raise _no_worker(operation_id, self._timeout) from error
+        except RPCError as error:
+            if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+                raise _no_worker(operation_id, self._timeout) from error
+            raise Unavailable(
+                ErrorCode.TEMPORAL_UNAVAILABLE,
+                f"Temporal refused the call: {error.message}",
+                subject=operation_id,
+                remedy="check the Temporal server",
+            ) from error
+
+
+def is_settled(operation: OperationSummary) -> bool:
+    """Whether nothing more happens to it by itself."""
+    return operation.state in CLOSED and operation.verification is not Verification.PENDING
+
+
+def awaits_person(operation: Operation) -> bool:
+    """Whether it waits for a person: a decision, a revision, an attestation, or a push."""
+    if operation.state is State.UNKNOWN:
+        return operation.observation_exhausted or not operation.route.observation
+    return operation.state in (State.AWAITING_DECISION, State.REVISION_REQUESTED, State.HELD, State.PREPARED)
+
+
+def _refusal(cause: BaseException | None, operation_id: str) -> CounterfoilError:
+    if isinstance(cause, ApplicationError):
+        for detail in cause.details:
+            known = CounterfoilError.from_details(detail)
+            if known is not None:
+                return Refusal(known.code, known.detail, subject=known.subject or operation_id, remedy=known.remedy)
+        if cause.type in ErrorCode.__members__:
+            return Refusal(_code(cause.type), cause.message, subject=operation_id)
+    return CounterfoilError(ErrorCode.INTERNAL, f"the workflow refused: {cause}", subject=operation_id)
+
+
+def _code(text: str | None) -> ErrorCode:
+    return ErrorCode.__members__.get(text or "", ErrorCode.INTERNAL)
+
+
+def _no_worker(operation_id: str, timeout: timedelta) -> Unavailable:
+    return Unavailable(
+        ErrorCode.TIMED_OUT,
+        f"no worker answered within {timeout.total_seconds():g} s",
+        subject=operation_id,
+        remedy="check that a worker runs; whether the command was taken, the operation's history tells",
+    )

@@ -1,0 +1,96 @@
+"""An operation as people and hosts read it: everything the store knows, in the words of the domain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from counterfoil.models.common import Actor, Digest, Identifier, Instant, Stored
+from counterfoil.models.operations.commands import Verdict
+from counterfoil.models.operations.contract import OperationRequest, Resource
+from counterfoil.models.operations.lifecycle import Cancellation, State, Verification
+from counterfoil.models.operations.outcomes import Evidence, Prepared, Problem, TypedResult
+from counterfoil.models.operations.route import Route
+from counterfoil.models.operations.view import Blocked
+
+
+class DecisionRecord(Stored):
+    """A decision that was given, and what it was bound to."""
+
+    verdict: Verdict
+    proposal_digest: Digest
+    notes: str = ""
+    actor: Actor
+    at: Instant
+
+
+class AttemptRecord(Stored):
+    """One journaled attempt: what was sent where, and what came back."""
+
+    generation: int
+    kind: str
+    adapter: str
+    adapter_version: str
+    environment: str
+    journaled_at: Instant
+    settled_at: Instant | None = None
+    outcome: dict[str, Any] | None = None
+
+
+class LedgerEntry(Stored):
+    """One thing that happened."""
+
+    version: int
+    kind: str
+    summary: str
+    actor: Actor
+    material: bool
+    at: Instant
+    evidence: Evidence | None = None
+    data: dict[str, Any] | None = None
+
+
+class OperationSummary(Stored):
+    """One line of a list."""
+
+    operation_id: Identifier
+    workspace: str
+    session: str
+    capability: str
+    route_id: str
+    objective: str
+    state: State
+    verification: Verification
+    cancellation: Cancellation
+    revision: int
+    created_at: Instant
+    updated_at: Instant
+
+
+class Operation(OperationSummary):
+    """The whole record of one operation.
+
+    `verification` is read against the clock: evidence that has outlived `verification_max_age_seconds` is `expired`.
+    """
+
+    request: OperationRequest
+    request_digest: Digest
+    route: Route
+    resources: tuple[Resource, ...]
+    prepared: Prepared | None = None
+    proposal_digest: Digest | None = None
+    decision: DecisionRecord | None = None
+    decision_expires_at: Instant | None = None
+    deadline: Instant | None = None
+    external_id: str | None = None
+    blocked: Blocked | None = None
+    observation_exhausted: bool = False
+    polls: int = 0
+    version: int = 0
+    """The ledger's head for this operation."""
+    attempts: tuple[AttemptRecord, ...] = ()
+    result: TypedResult | None = None
+    evidence: Evidence | None = None
+    problem: Problem | None = None
+    closed_at: Instant | None = None
+    attested: bool = False
+    late_replies: tuple[LedgerEntry, ...] = ()

@@ -1,0 +1,193 @@
+"""The tables, for SQLite and PostgreSQL alike. Not imported by workflows.
+
+JSON columns hold one contract each, as canonical JSON text; instants are UTC. A row's `revision` counts lifecycle
+transitions; its `ledger_version` counts everything that was recorded about it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Column, DateTime, Dialect, Index, Text, TypeDecorator, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware UTC instant: `timestamptz` on PostgreSQL, naive UTC on SQLite, which has no zones."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _json(nullable: bool = True) -> Any:
+    return Field(default=None, sa_column=Column(Text, nullable=nullable))
+
+
+def _at(nullable: bool = True) -> Any:
+    return Field(default=None, sa_column=Column(UtcDateTime, nullable=nullable))
+
+
+class SessionRow(SQLModel, table=True):
+    """A session: the counter that makes its timeline gapless."""
+
+    __tablename__ = "sessions"
+
+    id: str = Field(primary_key=True, max_length=200)
+    workspace: str = Field(max_length=200)
+    timeline: int = 0
+
+
+class OperationRow(SQLModel, table=True):
+    """The truth about one application operation."""
+
+    __tablename__ = "operations"
+    __table_args__ = (
+        UniqueConstraint("session", "idempotency_key", name="uq_operations_claim"),
+        Index("ix_operations_state", "state", "updated_at"),
+        Index("ix_operations_session", "session", "created_at"),
+    )
+
+    id: str = Field(primary_key=True, max_length=64)
+    schema_version: int
+    workspace: str = Field(max_length=200)
+    session: str = Field(max_length=200)
+    turn: str | None = Field(default=None, max_length=200)
+    idempotency_key: str = Field(max_length=200)
+    request_digest: str = Field(max_length=71)
+    request: str = _json(nullable=False)
+    input_blob: str | None = _json()
+    resources: str = _json(nullable=False)
+    capability: str = Field(max_length=200)
+    route_id: str = Field(max_length=200)
+    route: str = _json(nullable=False)
+    task_queue: str = Field(max_length=700)
+
+    intent: str = Field(max_length=16)
+    state: str = Field(max_length=32)
+    verification: str = Field(max_length=16)
+    cancellation: str = Field(max_length=16)
+    revision: int = 0
+    ledger_version: int = 0
+    ledger_floor: int = 0
+
+    generation: int = 0
+    fence: int = 0
+    attempts: int = 0
+    polls: int = 0
+    polls_limit: int = 0
+    adapter_calls: int = 0
+    attempt_open: bool = False
+    cancel_sent: bool = False
+    observation_exhausted: bool = False
+    reverify: bool = False
+    attested: bool = False
+
+    prepared: str | None = _json()
+    proposal_digest: str | None = Field(default=None, max_length=71)
+    approved_digest: str | None = Field(default=None, max_length=71)
+    decision: str | None = _json()
+    external_id: str | None = Field(default=None, max_length=200)
+    poll_after_seconds: float | None = None
+    blocked: str | None = _json()
+    result: str | None = _json()
+    evidence: str | None = _json()
+    problem: str | None = _json()
+
+    decision_expires_at: datetime | None = _at()
+    deadline: datetime | None = _at()
+    queued_at: datetime | None = _at()
+    first_dispatched_at: datetime | None = _at()
+    dispatched_at: datetime | None = _at()
+    created_at: datetime = _at(nullable=False)
+    updated_at: datetime = _at(nullable=False)
+    closed_at: datetime | None = _at()
+
+
+class AttemptRow(SQLModel, table=True):
+    """One journaled attempt at an effect. Written before the adapter is called; the outcome is added once."""
+
+    __tablename__ = "attempts"
+
+    operation_id: str = Field(primary_key=True, max_length=64)
+    generation: int = Field(primary_key=True)
+    kind: str = Field(max_length=16)
+    token: str = Field(max_length=64)
+    adapter: str = Field(max_length=200)
+    adapter_version: str = Field(max_length=200)
+    environment: str = Field(max_length=200)
+    task_queue: str = Field(max_length=700)
+    journaled_at: datetime = _at(nullable=False)
+    outcome: str | None = _json()
+    settled_at: datetime | None = _at()
+
+
+class CommandRow(SQLModel, table=True):
+    """A command that was applied, under its key, with the answer a repetition gets."""
+
+    __tablename__ = "commands"
+
+    operation_id: str = Field(primary_key=True, max_length=64)
+    key: str = Field(primary_key=True, max_length=300)
+    content_digest: str = Field(max_length=71)
+    answer: str = _json(nullable=False)
+    at: datetime = _at(nullable=False)
+
+
+class ResourceRow(SQLModel, table=True):
+    """A resource that was ever claimed: the row PostgreSQL serialises grants on, and its name for people."""
+
+    __tablename__ = "resources"
+
+    digest: str = Field(primary_key=True, max_length=71)
+    name: str = Field(max_length=500)
+
+
+class ClaimRow(SQLModel, table=True):
+    """An operation's claim on a resource: held, or waiting since `queued_at`."""
+
+    __tablename__ = "claims"
+    __table_args__ = (
+        Index("ix_claims_held", "resource", "held", "exclusive"),
+        Index("ix_claims_waiting", "resource", "held", "overtakable", "exclusive", "queued_at"),
+    )
+
+    operation_id: str = Field(primary_key=True, max_length=64)
+    resource: str = Field(primary_key=True, max_length=71)
+    exclusive: bool
+    held: bool
+    overtakable: bool = False
+    """Waits for an unknown effect: those that do not conflict with what is held may go first."""
+    queued_at: datetime = _at(nullable=False)
+
+
+class LedgerRow(SQLModel, table=True):
+    """One thing that happened. Gapless per subject; gapless per session timeline."""
+
+    __tablename__ = "ledger"
+    __table_args__ = (Index("ux_ledger_timeline", "session", "timeline", unique=True),)
+
+    subject_kind: str = Field(primary_key=True, max_length=32)
+    subject_id: str = Field(primary_key=True, max_length=200)
+    version: int = Field(primary_key=True)
+    session: str = Field(max_length=200)
+    timeline: int
+    kind: str = Field(max_length=64)
+    material: bool
+    actor: str = _json(nullable=False)
+    scope: str | None = Field(default=None, max_length=16)
+    evidence: str | None = _json()
+    summary: str = Field(sa_column=Column(Text, nullable=False))
+    data: str | None = _json()
+    at: datetime = _at(nullable=False)

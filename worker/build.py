@@ -1,0 +1,149 @@
+"""The composition root: from settings to a worker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.adapters.runner import AdapterRunner
+from counterfoil.activities.fault_points import Checkpoint, FaultPoint, KillOnce, no_fault
+from counterfoil.activities.operations.activities import OperationActivities, Parts
+from counterfoil.activities.operations.commands import SealPolicy
+from counterfoil.activities.operations.creation import Creator
+from counterfoil.activities.operations.views import Timing
+from counterfoil.activities.store.blobs import BlobStore
+from counterfoil.activities.store.database import Database
+from counterfoil.control_plane.connection import catalog_of
+from counterfoil.models.operations.route import Route
+from counterfoil.worker.engine import TemporalEngine
+from counterfoil.worker.settings import WorkerSettings
+from counterfoil.workflows.application_operation import ApplicationOperation
+from counterfoil.workflows.lenient import OneArgument
+from counterfoil.workflows.operation_sweep import OperationSweep
+
+log = logging.getLogger(__name__)
+
+PASSED_THROUGH = ("counterfoil.models", "counterfoil.activities", "sqlalchemy", "sqlmodel", "obstore")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Everything one worker process runs: its workers, and what they share."""
+
+    workers: list[Worker]
+    activities: OperationActivities
+    database: Database
+    catalog: Catalog
+
+
+def queue_naming(settings: WorkerSettings) -> Callable[[Route], str]:
+    """Names the queue of a route's adapter activities, by the settings' `adapter_queues`."""
+
+    def separate(route: Route) -> str:
+        return f"{settings.task_queue}/{route.environment}/{route.adapter}@{route.adapter_version}"
+
+    return separate if settings.adapter_queues == "separate" else lambda route: settings.task_queue
+
+
+def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | None = None) -> Unit:
+    """All workers of one process. Nothing is started, and nothing is connected yet."""
+    catalog = catalog_of(settings) if catalog is None else catalog
+    checkpoint = _checkpoint(settings)
+    database = Database(settings.database)
+    blobs = BlobStore(settings.blobs)
+    queue_of = queue_naming(settings)
+    activities = OperationActivities(
+        Parts(
+            database=database,
+            blobs=blobs,
+            catalog=catalog,
+            creator=Creator(catalog, blobs, queue_of, checkpoint),
+            runner=AdapterRunner(),
+            engine=TemporalEngine(client, settings.task_queue),
+            policy=SealPolicy(key=settings.sealing_key(), allow_unsealed=settings.allow_unsealed),
+            timing=Timing(heartbeat_seconds=settings.heartbeat_seconds),
+            checkpoint=checkpoint,
+        )
+    )
+    served = [route for route in catalog.routes() if route.environment == settings.environment]
+    adapter_queues = sorted({queue_of(route) for route in served} - {settings.task_queue})
+    workers = [_main_worker(settings, client, activities)]
+    workers += [_adapter_worker(settings, client, activities, queue) for queue in adapter_queues]
+    return Unit(workers, activities, database, catalog)
+
+
+def _checkpoint(settings: WorkerSettings) -> Checkpoint:
+    if settings.fault is None:
+        return no_fault
+    return KillOnce(FaultPoint(settings.fault), settings.state_dir / f"fault.{settings.fault}")
+
+
+def _main_worker(settings: WorkerSettings, client: Client, activities: OperationActivities) -> Worker:
+    return Worker(
+        client,
+        task_queue=settings.task_queue,
+        workflows=[ApplicationOperation, OperationSweep],
+        activities=all_activities(activities),
+        workflow_runner=SandboxedWorkflowRunner(
+            restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+        ),
+        interceptors=[OneArgument()],
+        max_cached_workflows=settings.max_cached_workflows,
+        **_shared(settings),
+    )
+
+
+def _adapter_worker(settings: WorkerSettings, client: Client, activities: OperationActivities, queue: str) -> Worker:
+    return Worker(client, task_queue=queue, activities=adapter_activities(activities), **_shared(settings))
+
+
+def _shared(settings: WorkerSettings) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "graceful_shutdown_timeout": timedelta(seconds=settings.drain_seconds),
+        "max_concurrent_activities": settings.max_concurrent_activities,
+        # Heartbeats are how a cancellation arrives and how a killed worker is noticed: never hold them back for long.
+        "max_heartbeat_throttle_interval": timedelta(seconds=settings.heartbeat_seconds / 3),
+        "default_heartbeat_throttle_interval": timedelta(seconds=settings.heartbeat_seconds / 3),
+    }
+    if settings.deployment_name is not None and settings.build_id is not None:
+        options["deployment_config"] = WorkerDeploymentConfig(
+            version=WorkerDeploymentVersion(settings.deployment_name, settings.build_id),
+            use_worker_versioning=True,
+            # An operation may live for months: it goes on under the newest version, after a replay test.
+            default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
+        )
+    return options
+
+
+def adapter_activities(activities: OperationActivities) -> list[Callable[..., Any]]:
+    """The activities that call an adapter."""
+    return [
+        activities.prepare,
+        activities.dispatch,
+        activities.await_readiness,
+        activities.observe,
+        activities.cancel_at_target,
+        activities.verify,
+    ]
+
+
+def all_activities(activities: OperationActivities) -> list[Callable[..., Any]]:
+    """Every activity: the adapter's, and the transitions'."""
+    return [
+        *adapter_activities(activities),
+        activities.open_operation,
+        activities.apply_command,
+        activities.reload,
+        activities.expire,
+        activities.fence_dispatch,
+        activities.sweep,
+    ]

@@ -1,0 +1,525 @@
+"""The workflow of one application operation: load the row, take the one step its state asks for, until it is settled.
+
+The row is the truth. This loop may be terminated, reset, lost or started twice at any point; whoever runs next goes on
+from the row. Signals and updates only enqueue; one loop takes commands in order, each in one transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from counterfoil.activities.operations.activities import OperationActivities
+    from counterfoil.models.errors import ErrorCode
+    from counterfoil.models.operations.commands import (
+        Answer,
+        AnswerStatus,
+        CommandName,
+        Received,
+    )
+    from counterfoil.models.operations.lifecycle import State
+    from counterfoil.models.operations.view import (
+        Applied,
+        ApplyInput,
+        OpenInput,
+        OperationResult,
+        OperationView,
+        Step,
+        StepInput,
+        StepKind,
+        conclusion,
+        next_step,
+        seconds_between,
+    )
+    from counterfoil.workflows.lenient import Unreadable
+    from counterfoil.workflows.search_attributes import (
+        AWAITING_DECISION,
+        OPERATION_RESOURCES,
+        OPERATION_SESSION,
+        OPERATION_STATUS,
+        UNKNOWN_EFFECT,
+    )
+
+StepActivity = Callable[[OperationActivities, StepInput], Awaitable[OperationView]]
+
+STORE_BEHIND = "store_behind"
+FOR_EVER = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200), backoff_coefficient=2, maximum_interval=timedelta(seconds=20)
+)
+ONCE = RetryPolicy(maximum_attempts=1)
+LOCALLY = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_attempts=2)
+MARGIN = timedelta(seconds=90)
+
+
+class StoreIsBehind(Exception):
+    """The store says less of the operation than this workflow has seen."""
+
+
+@workflow.defn(name="ApplicationOperation")
+class ApplicationOperation:
+    """A durable state machine for one change an agent wants made. Its id is the operation's id."""
+
+    def __init__(self) -> None:
+        self._inbox: deque[tuple[int, Received]] = deque()
+        self._answers: dict[int, Answer] = {}
+        self._tickets = 0
+        self._woken = False
+        self._view: OperationView | None = None
+        self._refusal: ApplicationError | None = None
+        self._shown: tuple[str, bool, bool] | None = None
+        self._request: Any = None
+        self._remembered_revision = 0
+        self._remembered_generation = 0
+
+    @workflow.run
+    async def run(self, request: RawValue) -> OperationResult:
+        """`request` is one OperationRequest as JSON, or `{"resume": operation_id}`."""
+        # Cancelling must not tear a step apart: the story runs in a task of its own, and a cancellation from Temporal
+        # is told to it as a command like any other.
+        story = asyncio.create_task(self._story(request))
+        try:
+            finished = await asyncio.shield(story)
+        except asyncio.CancelledError:
+            self._receive(
+                Received(
+                    name=CommandName.CANCEL, payload={"reason": "cancelled in Temporal"}, channel="temporal_cancel"
+                )
+            )
+            finished = await story
+        if not finished:
+            workflow.continue_as_new({"resume": workflow.info().workflow_id, "seen_revision": self._seen.revision})
+        return conclusion(self._seen)
+
+    async def _story(self, request: RawValue) -> bool:
+        """From opening to the end; False where the history has grown long and another run should go on."""
+        await self._open(request)
+        while True:
+            self._show()
+            try:
+                if self._due() is not None:
+                    await self._apply_next()
+                    continue
+                step = next_step(self._seen, workflow.now())
+                if step.kind is StepKind.DONE:
+                    if await self._all_answered():
+                        return True
+                elif workflow.info().is_continue_as_new_suggested() and await self._all_answered():
+                    return False
+                else:
+                    await self._take(step)
+            except StoreIsBehind:
+                await self._await_repair()
+
+    # opening
+
+    async def _open(self, raw: RawValue) -> None:
+        argument, problem = self._decoded([raw])
+        seen = 0
+        if isinstance(argument, dict) and "resume" in argument:
+            seen = argument["seen_revision"] if isinstance(argument.get("seen_revision"), int) else 0
+            if argument.get("doubt") is True:
+                await self._doubt()
+                return
+        else:
+            self._request = argument
+        given = OpenInput(
+            workflow_id=workflow.info().workflow_id, argument=argument, problem=problem, seen_revision=seen
+        )
+        try:
+            self._view = await self._transition(OperationActivities.open_operation, given)
+        except StoreIsBehind:
+            await self._doubt(seen)
+        except ApplicationError as refusal:
+            self._refusal = refusal
+            for ticket, _ in self._inbox:
+                self._answers[ticket] = self._refused(str(refusal.type), refusal.message)
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            raise
+
+    async def _doubt(self, seen_revision: int = 0) -> None:
+        """Nothing of the store is believed: look at what is there, and wait for a repair."""
+        try:
+            self._view = await self._transition(OperationActivities.reload, self._step_input())
+        except (StoreIsBehind, ApplicationError):
+            self._view = None
+        self._remembered_revision = max(seen_revision, 0 if self._view is None else self._view.revision + 1)
+        self._remembered_generation = 1 + (0 if self._view is None else self._view.generation)
+        await self._await_repair()
+
+    # steps
+
+    async def _take(self, step: Step) -> None:
+        """Take one step of an open operation."""
+        match step.kind:
+            case StepKind.WAIT:
+                await self._wait(step)
+            case StepKind.EXPIRE:
+                await self._move(OperationActivities.expire, self._step_input())
+            case StepKind.FENCE:
+                await self._fence(self._seen.generation)
+            case StepKind.DISPATCH:
+                await self._dispatch()
+            case StepKind.PREPARE:
+                await self._adapter_step(step, OperationActivities.prepare, "prepare")
+            case StepKind.AWAIT_READINESS:
+                await self._adapter_step(step, OperationActivities.await_readiness, "await readiness")
+            case StepKind.OBSERVE:
+                await self._adapter_step(step, OperationActivities.observe, "observe")
+            case StepKind.CANCEL_AT_TARGET:
+                await self._adapter_step(step, OperationActivities.cancel_at_target, "cancel at the target", ONCE)
+            case StepKind.VERIFY:
+                await self._adapter_step(step, OperationActivities.verify, "verify")
+            case StepKind.DONE:
+                raise AssertionError("a settled operation takes no step")
+
+    async def _wait(self, step: Step) -> None:
+        timeout = None if step.until is None else seconds_between(workflow.now(), step.until)
+        try:
+            await workflow.wait_condition(lambda: self._woken or self._due() is not None, timeout=timeout)
+        except TimeoutError:
+            return
+        if self._woken:
+            self._woken = False
+            await self._move(OperationActivities.reload, self._step_input())
+
+    async def _dispatch(self) -> None:
+        """Dispatch once. Whatever is reported lost is decided by the fence, never by sending again."""
+        generation = max(self._seen.generation, self._seen.fence) + 1
+        try:
+            view = await self._watched(StepKind.DISPATCH, OperationActivities.dispatch, "dispatch", ONCE, generation)
+        except ApplicationError:
+            await self._fence(generation)
+            return
+        if view is not None:
+            self._adopt(view)
+
+    async def _fence(self, generation: int) -> None:
+        await self._move(OperationActivities.fence_dispatch, self._step_input(generation))
+
+    async def _adapter_step(
+        self,
+        step: Step,
+        activity: StepActivity,
+        summary: str,
+        retry: RetryPolicy = FOR_EVER,
+    ) -> None:
+        generation = max(self._seen.generation, self._seen.fence) + 1
+        timeout = None if step.until is None else seconds_between(workflow.now(), step.until)
+        try:
+            view = await self._watched(step.kind, activity, summary, retry, generation, timeout)
+        except ApplicationError:
+            # Lost, refused or timed out: the row knows how far it came.
+            await self._move(OperationActivities.reload, self._step_input())
+            return
+        if view is not None:
+            self._adopt(view)
+
+    async def _watched(
+        self,
+        kind: StepKind,
+        activity: StepActivity,
+        summary: str,
+        retry: RetryPolicy,
+        generation: int,
+        timeout: timedelta | None = None,
+    ) -> OperationView | None:
+        """Run an adapter's activity on the attempt's own task queue, and go on taking commands while it runs.
+
+        None where a command made the step pointless (never for a dispatch, which runs to its end).
+        """
+        view = self._seen
+        handle = workflow.start_activity_method(
+            activity,
+            self._step_input(generation),
+            task_queue=view.task_queue,
+            start_to_close_timeout=timedelta(seconds=2 * view.call_timeout_seconds) + MARGIN,
+            heartbeat_timeout=timedelta(seconds=view.heartbeat_seconds),
+            schedule_to_close_timeout=timeout,
+            retry_policy=retry,
+            cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
+            summary=f"{summary} · {view.label}"[:200],
+        )
+        while not handle.done():
+            await workflow.wait_condition(lambda: handle.done() or self._due() is not None)
+            if handle.done():
+                break
+            await self._apply_next()
+            self._show()
+            pointless = next_step(self._seen, workflow.now()).kind is not kind
+            if pointless and kind not in (StepKind.DISPATCH, StepKind.CANCEL_AT_TARGET):
+                handle.cancel()
+                return None
+        try:
+            return await handle
+        except ActivityError as error:
+            raise self._typed(error) from error
+
+    # transitions
+
+    async def _move(self, activity: StepActivity, given: StepInput) -> None:
+        self._adopt(await self._transition(activity, given))
+
+    async def _transition(self, activity: Callable[[OperationActivities, Any], Any], given: Any) -> Any:
+        """Run a transition: as a local activity, which costs no round trip; where that fails, as a patient one."""
+        try:
+            return await workflow.execute_local_activity_method(
+                activity,
+                given,
+                start_to_close_timeout=timedelta(seconds=8),
+                retry_policy=LOCALLY,
+            )
+        except ActivityError as error:
+            typed = self._typed(error)
+            if typed.non_retryable:
+                raise typed from error
+        try:
+            return await workflow.execute_activity_method(
+                activity,
+                given,
+                start_to_close_timeout=timedelta(seconds=60),
+                retry_policy=FOR_EVER,
+            )
+        except ActivityError as error:
+            raise self._typed(error) from error
+
+    @staticmethod
+    def _typed(error: ActivityError) -> ApplicationError:
+        cause = error.cause
+        if isinstance(cause, ApplicationError):
+            if cause.type == ErrorCode.STORE_BEHIND:
+                raise StoreIsBehind from error
+            return ApplicationError(cause.message, *cause.details, type=cause.type, non_retryable=cause.non_retryable)
+        return ApplicationError(str(cause or error), type=ErrorCode.DISPATCH_LOST)
+
+    # commands
+
+    @workflow.signal(name="decide")
+    def on_decide(self, command: RawValue) -> None:
+        """Answer the question: `{"proposal_digest": …, "verdict": "approve" | "decline" | "revise", "notes": …}`."""
+        self._signalled(CommandName.DECIDE, [command])
+
+    @workflow.signal(name="cancel")
+    def on_cancel(self, command: RawValue) -> None:
+        """Ask that the operation end without further effect: `{"reason": …}`."""
+        self._signalled(CommandName.CANCEL, [command])
+
+    @workflow.signal(name="resolve_unknown")
+    def on_resolve_unknown(self, command: RawValue) -> None:
+        """Attest an unknown effect: `{"expected_revision": …, "resolution_key": …, "status": …, "summary": …}`."""
+        self._signalled(CommandName.RESOLVE_UNKNOWN, [command])
+
+    @workflow.signal(name="wake")
+    def on_wake(self) -> None:
+        """The row may have changed, or its turn may have come: look again."""
+        self._woken = True
+
+    @workflow.signal(dynamic=True)
+    def on_anything(self, name: str, arguments: Sequence[RawValue]) -> None:
+        """Any other command by its name; a name nobody knows is recorded as refused."""
+        self._signalled(name, arguments)
+
+    @workflow.update(name="opened")
+    async def opened(self) -> OperationView:
+        """The operation once its claim is decided; fails with the typed refusal where there is none."""
+        await workflow.wait_condition(lambda: self._view is not None or self._refusal is not None)
+        if self._refusal is not None:
+            raise self._refusal
+        return self._seen
+
+    @workflow.update(name="decide")
+    async def decide(self, command: RawValue) -> Answer:
+        """The signal of the same name, answered."""
+        return await self._answered(CommandName.DECIDE, command)
+
+    @workflow.update(name="cancel")
+    async def cancel(self, command: RawValue) -> Answer:
+        """The signal of the same name, answered."""
+        return await self._answered(CommandName.CANCEL, command)
+
+    @workflow.update(name="resolve_unknown")
+    async def resolve_unknown(self, command: RawValue) -> Answer:
+        """The signal of the same name, answered."""
+        return await self._answered(CommandName.RESOLVE_UNKNOWN, command)
+
+    @workflow.update(name="prepare")
+    async def prepare(self, command: RawValue) -> Answer:
+        """Let a held operation prepare its proposal."""
+        return await self._answered(CommandName.PREPARE, command)
+
+    @workflow.update(name="execute")
+    async def execute(self, command: RawValue) -> Answer:
+        """Let a held or prepared operation go on to its effect."""
+        return await self._answered(CommandName.EXECUTE, command)
+
+    @workflow.update(name="reconcile")
+    async def reconcile(self, command: RawValue) -> Answer:
+        """Observe an unknown effect once more, or refresh a completed operation's verification."""
+        return await self._answered(CommandName.RECONCILE, command)
+
+    @workflow.update(name="repair")
+    async def repair(self, command: RawValue) -> Answer:
+        """Bring a store that is behind this workflow up to what the workflow remembers."""
+        return await self._answered(CommandName.REPAIR, command)
+
+    def _signalled(self, name: str, arguments: Sequence[RawValue]) -> None:
+        payload, problem = self._decoded(arguments)
+        self._receive(Received(name=name[:200] or "?", payload=payload, problem=problem, channel="signal"))
+
+    async def _answered(self, name: CommandName, argument: RawValue) -> Answer:
+        payload, problem = self._decoded([argument])
+        ticket = self._receive(Received(name=name, payload=payload, problem=problem, channel="update"))
+        await workflow.wait_condition(lambda: ticket in self._answers)
+        return self._answers.pop(ticket)
+
+    def _receive(self, received: Received) -> int:
+        self._tickets += 1
+        self._inbox.append((self._tickets, received))
+        return self._tickets
+
+    @staticmethod
+    def _decoded(arguments: Sequence[RawValue]) -> tuple[Any, str | None]:
+        """What one raw argument says, or why nothing can be read from what came. Never raises."""
+        if len(arguments) != 1:
+            return None, f"one argument is needed, {len(arguments)} came"
+        value: Any = arguments[0]
+        if isinstance(value, RawValue):
+            value = workflow.payload_converter().from_payloads([value.payload])[0]
+        if isinstance(value, Unreadable):
+            return None, value.reason
+        return value, None
+
+    def _due(self) -> int | None:
+        """The place in the inbox of the next command to take. A decision waits while its proposal is being prepared."""
+        preparing = self._view is not None and self._view.state is State.PREPARING
+        for place, (_, received) in enumerate(self._inbox):
+            if not (preparing and received.name == CommandName.DECIDE):
+                return place
+        return None
+
+    async def _apply_next(self) -> None:
+        place = self._due()
+        assert place is not None
+        ticket, received = self._inbox[place]
+        del self._inbox[place]
+        try:
+            applied: Applied = await self._transition(OperationActivities.apply_command, self._apply_input(received))
+        except ApplicationError as refusal:
+            self._answers[ticket] = self._refused(str(refusal.type), refusal.message)
+        except StoreIsBehind:
+            self._inbox.appendleft((ticket, received))
+            raise
+        else:
+            self._adopt(applied.view)
+            self._answers[ticket] = applied.answer
+        if received.channel != "update":
+            self._answers.pop(ticket, None)
+
+    async def _all_answered(self) -> bool:
+        """Let waiting updates take their answers; whether nothing new came meanwhile."""
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() or self._due() is not None)
+        return not self._inbox
+
+    async def _await_repair(self) -> None:
+        """The store is behind: dispatch nothing, refuse what comes, and wait for a repair."""
+        workflow.set_current_details(BEHIND_DETAILS)
+        self._announce((STORE_BEHIND, False, False))
+        while True:
+            await workflow.wait_condition(lambda: bool(self._inbox))
+            ticket, received = self._inbox.popleft()
+            if received.name != CommandName.REPAIR:
+                self._answers[ticket] = self._refused(ErrorCode.STORE_BEHIND, "the store is behind this operation")
+                continue
+            try:
+                applied: Applied = await self._transition(
+                    OperationActivities.apply_command, self._apply_input(received)
+                )
+            except ApplicationError as refusal:
+                self._answers[ticket] = self._refused(str(refusal.type), refusal.message)
+                continue
+            self._answers[ticket] = applied.answer
+            if applied.answer.status is not AnswerStatus.REFUSED:
+                self._view = applied.view
+                self._remembered_revision = self._remembered_generation = 0
+                return
+
+    def _refused(self, code: str, detail: str) -> Answer:
+        return Answer(
+            status=AnswerStatus.REFUSED,
+            operation_id=workflow.info().workflow_id,
+            state="none" if self._view is None else self._view.state,
+            revision=0 if self._view is None else self._view.revision,
+            code=code,
+            detail=detail,
+        )
+
+    # what the loop knows, and what it shows
+
+    @property
+    def _seen(self) -> OperationView:
+        assert self._view is not None
+        return self._view
+
+    def _adopt(self, view: OperationView) -> None:
+        if self._view is None or view.version >= self._view.version:
+            self._view = view
+
+    def _step_input(self, generation: int = 0) -> StepInput:
+        view = self._view
+        return StepInput(
+            operation_id=workflow.info().workflow_id,
+            seen_revision=0 if view is None else view.revision,
+            generation=generation,
+        )
+
+    def _apply_input(self, received: Received) -> ApplyInput:
+        view = self._view
+        repairing = received.name == CommandName.REPAIR
+        return ApplyInput(
+            operation_id=workflow.info().workflow_id,
+            command=received,
+            seen_revision=max(self._remembered_revision, 0 if view is None else view.revision),
+            seen_generation=max(self._remembered_generation, 0 if view is None else view.generation),
+            request=self._request if repairing else None,
+        )
+
+    def _show(self) -> None:
+        """Tell the Temporal UI where the operation stands."""
+        view = self._seen
+        workflow.set_current_details(view.details)
+        awaiting, unknown = view.state is State.AWAITING_DECISION, view.state is State.UNKNOWN
+        # A dispatch under way changes its state within moments: not worth an event.
+        status = State.QUEUED if view.state is State.DISPATCHING else view.state
+        self._announce((status, awaiting, unknown))
+
+    def _announce(self, shown: tuple[str, bool, bool]) -> None:
+        if shown == self._shown:
+            return
+        status, awaiting, unknown = shown
+        changes: list[SearchAttributeUpdate[Any]] = [
+            OPERATION_STATUS.value_set(status),
+            AWAITING_DECISION.value_set(awaiting),
+            UNKNOWN_EFFECT.value_set(unknown),
+        ]
+        if self._shown is None and self._view is not None:
+            given = workflow.info().typed_search_attributes
+            if given.get(OPERATION_SESSION) is None:
+                changes.append(OPERATION_SESSION.value_set(self._view.session))
+            if given.get(OPERATION_RESOURCES) is None and self._view.resources:
+                changes.append(OPERATION_RESOURCES.value_set(list(self._view.resources)))
+        workflow.upsert_search_attributes(changes)
+        self._shown = shown
+
+
+BEHIND_DETAILS = """**The store is behind this operation.**
+
+The database was restored from before what this workflow has seen. Nothing is dispatched.
+Run `counterfoil repair` to have it observed again, attested or abandoned.
+"""
