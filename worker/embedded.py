@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import shutil
 import signal
@@ -136,13 +135,17 @@ async def _wait_until_up(process: asyncio.subprocess.Process, port: int, log_fil
             continue
         writer.close()
         return
-    words = log_file.read_text(errors="replace").strip().splitlines()[-3:]
     raise Unavailable(
         ErrorCode.TEMPORAL_UNAVAILABLE,
-        f"the embedded Temporal server did not start: {' / '.join(words) or 'it said nothing'}",
+        f"the embedded Temporal server did not start: {_last_words(log_file)}",
         subject=str(log_file),
         remedy="read its log; another process may hold its file",
     )
+
+
+def _last_words(log_file: Path) -> str:
+    words = log_file.read_text(errors="replace").strip().splitlines()[-3:]
+    return " / ".join(words) or "it said nothing"
 
 
 async def stop(process: asyncio.subprocess.Process) -> None:
@@ -157,14 +160,3 @@ async def stop(process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-def pid_alive(pid: int) -> bool:
-    """Whether a process with this id exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
