@@ -1,0 +1,220 @@
+"""What every step of an operation shares: loading its row, calling its adapter, committing, waking, typed failures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pydantic import TypeAdapter
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from counterfoil.activities.adapters.base import AdapterContext, ApplicationAdapter, Order, Phase
+from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.adapters.runner import AdapterRunner, Slot, checked
+from counterfoil.activities.fault_points import Checkpoint, no_fault
+from counterfoil.activities.operations import commands
+from counterfoil.activities.operations.creation import Creator
+from counterfoil.activities.operations.engine import Engine
+from counterfoil.activities.operations.rows import (
+    StoreBehind,
+    load,
+    prepared_of,
+    request_of,
+    resources_of,
+    route_of,
+)
+from counterfoil.activities.operations.views import Timing, view_of
+from counterfoil.activities.store.blobs import BlobStore
+from counterfoil.activities.store.database import Database, UnitOfWork
+from counterfoil.models.common import BlobRef
+from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
+from counterfoil.models.operations.contract import OperationRequest
+from counterfoil.models.operations.lifecycle import State
+from counterfoil.models.operations.route import Route
+from counterfoil.models.operations.view import (
+    Blocked,
+    OperationView,
+    StepInput,
+)
+from counterfoil.models.tables import OperationRow
+
+log = logging.getLogger(__name__)
+
+SLOW_POLL_SECONDS = 5.0
+_INPUT: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the activities are made of. Built in the composition root."""
+
+    database: Database
+    blobs: BlobStore
+    catalog: Catalog
+    creator: Creator
+    runner: AdapterRunner
+    engine: Engine
+    policy: commands.SealPolicy
+    timing: Timing
+    checkpoint: Checkpoint = no_fault
+
+
+@dataclass(frozen=True)
+class Work:
+    """A loaded row, ready for its adapter to be called."""
+
+    row: OperationRow
+    route: Route
+    adapter: ApplicationAdapter
+    order: Order
+
+
+class Steps:
+    """The base of the activity classes."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._database = parts.database
+        self._checkpoint = parts.checkpoint
+
+    async def ready(self, step: StepInput, *states: State) -> Work | OperationView:
+        """The row with its pinned adapter and order, or its view where it is not in one of `states` any more."""
+
+        async def read(unit: UnitOfWork) -> OperationRow:
+            return await load(unit, step.operation_id, seen_revision=step.seen_revision)
+
+        row = await self._database.read(read)
+        if row.state not in states:
+            return view_of(row, self._parts.timing)
+        route = route_of(row)
+        adapter = self._parts.catalog.pinned(route)
+        request = await self._whole_request(row)
+        return Work(row, route, adapter, self.order(row, adapter, request))
+
+    async def _whole_request(self, row: OperationRow) -> OperationRequest:
+        request = request_of(row)
+        if row.input_blob is None:
+            return request
+        content = await asyncio.to_thread(self._parts.blobs.get, BlobRef.model_validate_json(row.input_blob))
+        return request.model_copy(update={"input": _INPUT.validate_json(content)})
+
+    def order(self, row: OperationRow, adapter: ApplicationAdapter, request: OperationRequest) -> Order:
+        return Order(
+            request=request,
+            resources=resources_of(row),
+            typed_input=adapter.validate_input(request),
+            prepared=prepared_of(row),
+            generation=row.generation,
+            dispatched_at=row.dispatched_at,
+            external_id=row.external_id,
+        )
+
+    async def call(self, slot: Slot, work: Work, phase: Phase, allowed: Any) -> Any:
+        timeout = work.route.call_timeout_seconds
+        context = AdapterContext(
+            phase=phase,
+            operation_id=work.row.id,
+            blobs=self._parts.blobs,
+            now=self._database.clock(),
+            timeout_seconds=timeout,
+            checkpoint=self._checkpoint,
+        )
+        method = getattr(work.adapter, phase.value)
+        arguments = (context,) if phase is Phase.READINESS else (context, work.order)
+        value = await slot.call(method, *arguments, timeout_seconds=timeout)
+        return await asyncio.to_thread(checked, value, allowed, self._parts.blobs.put)
+
+    async def commit(self, change: Callable[[UnitOfWork], Awaitable[OperationRow]]) -> OperationView:
+        """Run a change to a row, and wake whoever it names."""
+        wakes: list[str] = []
+
+        async def run(unit: UnitOfWork) -> OperationRow:
+            wakes.clear()
+            row = await change(unit)
+            wakes.extend(unit.wakes)
+            return row
+
+        row = await self._database.run(run)
+        await self.wake(wakes)
+        return view_of(row, self._parts.timing)
+
+    async def view(self, step: StepInput) -> OperationView:
+        async def read(unit: UnitOfWork) -> OperationView:
+            row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
+            return view_of(row, self._parts.timing).model_copy(update={"blocked": None})
+
+        return await self._database.read(read)
+
+    async def _block(self, step: StepInput, refusal: Refusal) -> OperationView:
+        async def note(unit: UnitOfWork) -> OperationRow:
+            row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
+            if row.state == State.QUEUED:
+                row.blocked = Blocked(code=refusal.code, detail=refusal.detail).model_dump_json()
+                unit.session.add(row)
+            return row
+
+        return await self.commit(note)
+
+    async def wake(self, operation_ids: list[str]) -> None:
+        for operation_id in operation_ids:
+            try:
+                await self._parts.engine.wake(operation_id)
+            except Exception as error:
+                # The sweep is the net for lost wake-ups; what was committed stays committed.
+                log.warning("could not wake %s, the sweep will: %s", operation_id, error)
+
+    @asynccontextmanager
+    async def heart(self) -> AsyncIterator[None]:
+        """Heartbeats while the block runs, so that a killed worker is noticed."""
+
+        async def beat() -> None:
+            while True:
+                activity.heartbeat()
+                await asyncio.sleep(self._parts.timing.heartbeat_seconds / 3)
+
+        beating = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+
+
+WAITABLE = frozenset(
+    {
+        ErrorCode.NOT_READY,
+        ErrorCode.ROUTE_BUSY,
+        ErrorCode.ADAPTER_UNAVAILABLE,
+        ErrorCode.ADAPTER_VERSION_CHANGED,
+    }
+)
+"""Refusals that pass by themselves: nothing was dispatched, and the step is asked for again."""
+
+
+def later(detail: str, code: ErrorCode, seconds: float) -> ApplicationError:
+    return ApplicationError(
+        detail,
+        type=code,
+        next_retry_delay=timedelta(seconds=seconds),
+        category=ApplicationErrorCategory.BENIGN,
+    )
+
+
+@contextmanager
+def typed() -> Iterator[None]:
+    """Let our own errors leave an activity as typed application errors: refusals for good, the rest to be retried."""
+    try:
+        yield
+    except Refusal as error:
+        if error.code in WAITABLE:
+            raise later(error.detail, error.code, SLOW_POLL_SECONDS) from error
+        raise ApplicationError(error.detail, error.as_details(), type=error.code, non_retryable=True) from error
+    except StoreBehind as error:
+        raise ApplicationError(error.detail, error.as_details(), type=error.code, non_retryable=True) from error
+    except CounterfoilError as error:
+        raise ApplicationError(error.detail, error.as_details(), type=error.code) from error
