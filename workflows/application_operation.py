@@ -7,7 +7,6 @@ from the row. Signals and updates only enqueue; one loop takes commands in order
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -39,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
         next_step,
         seconds_between,
     )
-    from counterfoil.workflows.lenient import Unreadable
+    from counterfoil.workflows.inbox import Inbox, decoded
     from counterfoil.workflows.search_attributes import (
         AWAITING_DECISION,
         OPERATION_RESOURCES,
@@ -68,9 +67,7 @@ class ApplicationOperation:
     """A durable state machine for one change an agent wants made. Its id is the operation's id."""
 
     def __init__(self) -> None:
-        self._inbox: deque[tuple[int, Received]] = deque()
-        self._answers: dict[int, Answer] = {}
-        self._tickets = 0
+        self._inbox = Inbox()
         self._woken = False
         self._view: OperationView | None = None
         self._refusal: ApplicationError | None = None
@@ -88,7 +85,7 @@ class ApplicationOperation:
         try:
             finished = await asyncio.shield(story)
         except asyncio.CancelledError:
-            self._receive(
+            self._inbox.put(
                 Received(
                     name=CommandName.CANCEL, payload={"reason": "cancelled in Temporal"}, channel="temporal_cancel"
                 )
@@ -104,7 +101,7 @@ class ApplicationOperation:
         while True:
             self._show()
             try:
-                if self._due() is not None:
+                if self._has_due():
                     await self._apply_next()
                     continue
                 step = next_step(self._seen, workflow.now())
@@ -121,7 +118,7 @@ class ApplicationOperation:
     # opening
 
     async def _open(self, raw: RawValue) -> None:
-        argument, problem = self._decoded([raw])
+        argument, problem = decoded([raw])
         seen = 0
         if isinstance(argument, dict) and "resume" in argument:
             seen = argument["seen_revision"] if isinstance(argument.get("seen_revision"), int) else 0
@@ -139,8 +136,8 @@ class ApplicationOperation:
             await self._doubt(seen)
         except ApplicationError as refusal:
             self._refusal = refusal
-            for ticket, _ in self._inbox:
-                self._answers[ticket] = self._refused(str(refusal.type), refusal.message)
+            while self._inbox:
+                self._inbox.answer(self._inbox.take(), self._refused(str(refusal.type), refusal.message))
             await workflow.wait_condition(workflow.all_handlers_finished)
             raise
 
@@ -183,7 +180,7 @@ class ApplicationOperation:
     async def _wait(self, step: Step) -> None:
         timeout = None if step.until is None else seconds_between(workflow.now(), step.until)
         try:
-            await workflow.wait_condition(lambda: self._woken or self._due() is not None, timeout=timeout)
+            await workflow.wait_condition(lambda: self._woken or self._has_due(), timeout=timeout)
         except TimeoutError:
             return
         if self._woken:
@@ -248,7 +245,7 @@ class ApplicationOperation:
             summary=f"{summary} · {view.label}"[:200],
         )
         while not handle.done():
-            await workflow.wait_condition(lambda: handle.done() or self._due() is not None)
+            await workflow.wait_condition(lambda: handle.done() or self._has_due())
             if handle.done():
                 break
             await self._apply_next()
@@ -370,61 +367,41 @@ class ApplicationOperation:
         return await self._answered(CommandName.REPAIR, command)
 
     def _signalled(self, name: str, arguments: Sequence[RawValue]) -> None:
-        payload, problem = self._decoded(arguments)
-        self._receive(Received(name=name[:200] or "?", payload=payload, problem=problem, channel="signal"))
+        payload, problem = decoded(arguments)
+        self._inbox.put(Received(name=name[:200] or "?", payload=payload, problem=problem, channel="signal"))
 
     async def _answered(self, name: CommandName, argument: RawValue) -> Answer:
-        payload, problem = self._decoded([argument])
-        ticket = self._receive(Received(name=name, payload=payload, problem=problem, channel="update"))
-        await workflow.wait_condition(lambda: ticket in self._answers)
-        return self._answers.pop(ticket)
+        payload, problem = decoded([argument])
+        ticket = self._inbox.put(Received(name=name, payload=payload, problem=problem, channel="update"))
+        return await self._inbox.answer_to(ticket)
 
-    def _receive(self, received: Received) -> int:
-        self._tickets += 1
-        self._inbox.append((self._tickets, received))
-        return self._tickets
+    def _has_due(self) -> bool:
+        return self._inbox.has_due(hold_decisions=self._is_preparing)
 
-    @staticmethod
-    def _decoded(arguments: Sequence[RawValue]) -> tuple[Any, str | None]:
-        """What one raw argument says, or why nothing can be read from what came. Never raises."""
-        if len(arguments) != 1:
-            return None, f"one argument is needed, {len(arguments)} came"
-        value: Any = arguments[0]
-        if isinstance(value, RawValue):
-            value = workflow.payload_converter().from_payloads([value.payload])[0]
-        if isinstance(value, Unreadable):
-            return None, value.reason
-        return value, None
-
-    def _due(self) -> int | None:
-        """The place in the inbox of the next command to take. A decision waits while its proposal is being prepared."""
-        preparing = self._view is not None and self._view.state is State.PREPARING
-        for place, (_, received) in enumerate(self._inbox):
-            if not (preparing and received.name == CommandName.DECIDE):
-                return place
-        return None
+    @property
+    def _is_preparing(self) -> bool:
+        return self._view is not None and self._view.state is State.PREPARING
 
     async def _apply_next(self) -> None:
-        place = self._due()
-        assert place is not None
-        ticket, received = self._inbox[place]
-        del self._inbox[place]
+        taken = self._inbox.take(hold_decisions=self._is_preparing)
         try:
-            applied: Applied = await self._transition(OperationActivities.apply_command, self._apply_input(received))
+            applied = await self._applied(taken.received)
         except ApplicationError as refusal:
-            self._answers[ticket] = self._refused(str(refusal.type), refusal.message)
+            self._inbox.answer(taken, self._refused(str(refusal.type), refusal.message))
         except StoreIsBehind:
-            self._inbox.appendleft((ticket, received))
+            self._inbox.put_back(taken)
             raise
         else:
             self._adopt(applied.view)
-            self._answers[ticket] = applied.answer
-        if received.channel != "update":
-            self._answers.pop(ticket, None)
+            self._inbox.answer(taken, applied.answer)
+
+    async def _applied(self, received: Received) -> Applied:
+        applied: Applied = await self._transition(OperationActivities.apply_command, self._apply_input(received))
+        return applied
 
     async def _all_answered(self) -> bool:
         """Let waiting updates take their answers; whether nothing new came meanwhile."""
-        await workflow.wait_condition(lambda: workflow.all_handlers_finished() or self._due() is not None)
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() or self._has_due())
         return not self._inbox
 
     async def _await_repair(self) -> None:
@@ -433,18 +410,17 @@ class ApplicationOperation:
         self._announce((STORE_BEHIND, False, False))
         while True:
             await workflow.wait_condition(lambda: bool(self._inbox))
-            ticket, received = self._inbox.popleft()
-            if received.name != CommandName.REPAIR:
-                self._answers[ticket] = self._refused(ErrorCode.STORE_BEHIND, "the store is behind this operation")
+            taken = self._inbox.take()
+            if taken.received.name != CommandName.REPAIR:
+                refusal = self._refused(ErrorCode.STORE_BEHIND, "the store is behind this operation")
+                self._inbox.answer(taken, refusal)
                 continue
             try:
-                applied: Applied = await self._transition(
-                    OperationActivities.apply_command, self._apply_input(received)
-                )
-            except ApplicationError as refusal:
-                self._answers[ticket] = self._refused(str(refusal.type), refusal.message)
+                applied = await self._applied(taken.received)
+            except ApplicationError as error:
+                self._inbox.answer(taken, self._refused(str(error.type), error.message))
                 continue
-            self._answers[ticket] = applied.answer
+            self._inbox.answer(taken, applied.answer)
             if applied.answer.status is not AnswerStatus.REFUSED:
                 self._view = applied.view
                 self._remembered_revision = self._remembered_generation = 0
