@@ -16,9 +16,10 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.adapters.runner import AdapterRunner
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, KillOnce, no_fault
-from counterfoil.activities.operations.activities import OperationActivities, Parts
+from counterfoil.activities.operations.activities import OperationActivities
 from counterfoil.activities.operations.commands import SealPolicy
 from counterfoil.activities.operations.creation import Creator
+from counterfoil.activities.operations.steps import Parts
 from counterfoil.activities.operations.views import Timing
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
