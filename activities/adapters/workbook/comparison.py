@@ -27,10 +27,10 @@ SHOWN = 12
 
 _REFERENCE = re.compile(r"""("(?:[^"]|"")*")|(?<![\]\w.'])('(?:[^']|'')*'|[\w.]+(?::[\w.]+)?)!""")
 _RELATIVE = re.compile(
-    r"""("(?:[^"]|"")*"|'(?:[^']|'')*'!)|(?<![\w.$\]])(\$?)([A-Za-z]{1,3})(\$?)([0-9]+)(?![\w.(!])"""
+    r"""("(?:[^"]|"")*"|'(?:[^']|'')*'!)|(?<![\w.$\[\]])(\$?)([A-Za-z]{1,3})(\$?)([0-9]+)(?![\w.(!])"""
 )
 _LINES = re.compile(
-    r"""("(?:[^"]|"")*"|'(?:[^']|'')*'!)|(?<![\w.$\]:])(\$?)([A-Za-z]{1,3}|[0-9]+):(\$?)([A-Za-z]{1,3}|[0-9]+)(?![\w.(!$])"""
+    r"""("(?:[^"]|"")*"|'(?:[^']|'')*'!)|(?<![\w.$\[\]:])(\$?)([A-Za-z]{1,3}|[0-9]+):(\$?)([A-Za-z]{1,3}|[0-9]+)(?![\w.(!$])"""
 )
 _BUILT_IN_DATES = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
 
@@ -137,7 +137,7 @@ def compare_cells(
 ) -> int:
     """Notes what is wrong in one sheet; returns how many asked cells hold what was asked."""
     held = 0
-    for place in before.cells.keys() | after.cells.keys() | asked.keys():
+    for place in dict.fromkeys([*before.cells, *after.cells, *asked]):
         where = f"{name}!{address(place)}"
         new = after.cells.get(place)
         if new is not None and new.value is not None and after.is_result(place):
@@ -149,9 +149,8 @@ def compare_cells(
                 findings.note("missing", where)
         elif not _same_cell(before, after, place, renamed):
             findings.note("strangers", where)
-    rows = before.rows.keys() | after.rows.keys()
     written = {place[0] for place in asked}
-    for row in rows:
+    for row in dict.fromkeys([*before.rows, *after.rows]):
         if before.rows.get(row, {} if row in written else None) != after.rows.get(row):
             findings.note("frames", f"{name}, row {row}")
     return held

@@ -133,6 +133,7 @@ class _Comparison:
             self._findings.note("structure", "the main part is another one")
             return
         self._compared.add(main)
+        self._unchanged += self._before.parts[main] == self._after.parts[main]
         old, new = self._before.root(main), self._after.root(main)
         listed = new.find(f"{MAIN}sheets")
         for _ in range(self._asked.added):

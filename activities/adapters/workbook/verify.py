@@ -73,12 +73,10 @@ def read_back(source: bytes, output: bytes, edits: Sequence[Edit], *, timeout_se
 
 
 def _ask(question: str, timeout_seconds: float) -> dict[str, Any]:
-    # Isolated mode: neither the environment nor the current folder decides which modules the reader is made of.
-    command = [sys.executable, "-I", "-m", READER]
     environment = {"LD_LIBRARY_PATH": path} if (path := os.environ.get("LD_LIBRARY_PATH")) else {}
     try:
         done = subprocess.run(
-            command,
+            _command(),
             input=question,
             capture_output=True,
             text=True,
@@ -87,7 +85,7 @@ def _ask(question: str, timeout_seconds: float) -> dict[str, Any]:
             env=environment,
         )
     except subprocess.TimeoutExpired as error:
-        raise ReaderFailed(f"the reader took longer than {timeout_seconds:.0f} s and was ended") from error
+        raise ReaderFailed(f"the reader took longer than {timeout_seconds:g} s and was ended") from error
     except OSError as error:
         raise ReaderFailed(f"the reader could not be started: {error}") from error
     if done.returncode != 0:
@@ -100,6 +98,11 @@ def _ask(question: str, timeout_seconds: float) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise ReaderFailed("the reader's answer is not an object")
     return answer
+
+
+def _command() -> list[str]:
+    # Isolated mode: neither the environment nor the current folder decides which modules the reader is made of.
+    return [sys.executable, "-I", "-m", READER]
 
 
 def _report(answer: dict[str, Any]) -> Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -136,7 +137,5 @@ JSON = st.recursive(
 
 @given(edits=JSON)
 def test_nothing_that_can_be_sent_raises_anything_but_a_refusal(edits: Any) -> None:
-    try:
+    with suppress(Refusal):
         parse_input({"path": "a.xlsx", "edits": edits})
-    except Refusal as refusal:
-        assert refusal.code in ("WORKBOOK_EDIT_INVALID", "INVALID_INPUT")
