@@ -1,1 +1,146 @@
-"""Counterfoil: durable execution for supervised AI agents, on Temporal."""
+"""Counterfoil: durable execution for supervised AI agents, on Temporal.
+
+What this module exports is public and stable; everything else is inside. Names are loaded when they are first used,
+so importing the package costs nothing.
+
+    from counterfoil import OperationRequest, connect
+
+    async with await connect() as counterfoil:
+        operation = await counterfoil.create(OperationRequest(...))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from counterfoil.activities.adapters.base import AdapterContext, ApplicationAdapter, Order, Phase
+    from counterfoil.activities.adapters.catalog import Catalog
+    from counterfoil.control_plane.client import ControlPlane
+    from counterfoil.control_plane.connection import connect
+    from counterfoil.control_plane.settings import ConnectionSettings
+    from counterfoil.control_plane.temporal import data_converter
+    from counterfoil.models.common import Actor, BlobRef, Money, Scope
+    from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
+    from counterfoil.models.operations.commands import Answer, AnswerStatus, ResolutionStatus, Verdict
+    from counterfoil.models.operations.contract import (
+        Assumption,
+        Constraints,
+        DecisionRequest,
+        OnCreate,
+        OperationRequest,
+        Owner,
+        Resource,
+        ResourceKind,
+        operation_id,
+    )
+    from counterfoil.models.operations.lifecycle import Cancellation, State, Verification
+    from counterfoil.models.operations.outcomes import (
+        BoundVersion,
+        CancelAccepted,
+        Cancelled,
+        CancelTooLate,
+        Completed,
+        Contradicted,
+        Evidence,
+        Failed,
+        NotApplied,
+        NotReady,
+        Partial,
+        Prepared,
+        Preview,
+        Problem,
+        Ready,
+        Running,
+        TypedResult,
+        UnknownEffect,
+        VerificationUnavailable,
+        Verified,
+    )
+    from counterfoil.models.operations.record import (
+        AttemptRecord,
+        DecisionRecord,
+        LedgerEntry,
+        Operation,
+        OperationSummary,
+    )
+    from counterfoil.models.operations.route import PreparationSupport, ReplayGuarantee, Route
+    from counterfoil.models.operations.view import OperationResult
+    from counterfoil.workflows.application_operation import ApplicationOperation
+
+_HOMES = {
+    "activities.adapters.base": ("AdapterContext", "ApplicationAdapter", "Order", "Phase"),
+    "activities.adapters.catalog": ("Catalog",),
+    "control_plane.client": ("ControlPlane",),
+    "control_plane.connection": ("connect",),
+    "control_plane.settings": ("ConnectionSettings",),
+    "control_plane.temporal": ("data_converter",),
+    "models.common": ("Actor", "BlobRef", "Money", "Scope"),
+    "models.errors": ("CounterfoilError", "ErrorCode", "Refusal", "Unavailable"),
+    "models.operations.commands": ("Answer", "AnswerStatus", "ResolutionStatus", "Verdict"),
+    "models.operations.contract": (
+        "Assumption",
+        "Constraints",
+        "DecisionRequest",
+        "OnCreate",
+        "OperationRequest",
+        "Owner",
+        "Resource",
+        "ResourceKind",
+        "operation_id",
+    ),
+    "models.operations.lifecycle": ("Cancellation", "State", "Verification"),
+    "models.operations.outcomes": (
+        "BoundVersion",
+        "CancelAccepted",
+        "CancelTooLate",
+        "Cancelled",
+        "Completed",
+        "Contradicted",
+        "Evidence",
+        "Failed",
+        "NotApplied",
+        "NotReady",
+        "Partial",
+        "Prepared",
+        "Preview",
+        "Problem",
+        "Ready",
+        "Running",
+        "TypedResult",
+        "UnknownEffect",
+        "VerificationUnavailable",
+        "Verified",
+    ),
+    "models.operations.record": ("AttemptRecord", "DecisionRecord", "LedgerEntry", "Operation", "OperationSummary"),
+    "models.operations.route": ("PreparationSupport", "ReplayGuarantee", "Route"),
+    "models.operations.view": ("OperationResult",),
+    "workflows.application_operation": ("ApplicationOperation",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ApplicationOperation",
+    "connect",
+    *sorted(_HOME_OF.keys() - {"ApplicationOperation", "connect"}),
+]
+
+try:
+    __version__ = version("counterfoil")
+except PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = "0"
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'counterfoil' has no attribute '{name}'")
+    value = getattr(import_module(f"counterfoil.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME_OF])

@@ -9,7 +9,7 @@ from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from counterfoil.activities.operations.activities import OperationActivities
-    from counterfoil.activities.operations.sweeping import Swept
+    from counterfoil.models.operations.record import Swept
 
 
 @workflow.defn(name="OperationSweep")

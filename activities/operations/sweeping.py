@@ -12,21 +12,11 @@ from counterfoil.activities.operations import claims
 from counterfoil.activities.operations.engine import Engine, EngineStatus
 from counterfoil.activities.operations.rows import resources_of
 from counterfoil.activities.store.database import Database, UnitOfWork
-from counterfoil.models.common import Stored
 from counterfoil.models.operations.lifecycle import OPEN, State, Verification
+from counterfoil.models.operations.record import Swept
 from counterfoil.models.tables import OperationRow
 
 PAGE = 200
-
-
-class Swept(Stored):
-    """What one sweep found."""
-
-    open_operations: int = 0
-    restarted: int = 0
-    woken: int = 0
-    doubted: int = 0
-    """Finished for Temporal, open in the store: the store is older than the workflow. Waits for a repair."""
 
 
 async def sweep(database: Database, engine: Engine) -> Swept:

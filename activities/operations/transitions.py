@@ -21,6 +21,7 @@ from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.commands import CommandName, Received
 from counterfoil.models.operations.contract import OperationRequest
 from counterfoil.models.operations.lifecycle import UNDISPATCHED, Event
+from counterfoil.models.operations.record import Swept
 from counterfoil.models.operations.view import (
     Applied,
     ApplyInput,
@@ -112,7 +113,7 @@ class Transitions(Steps):
             return await self.commit(decide)
 
     @activity.defn
-    async def sweep(self) -> sweeping.Swept:
+    async def sweep(self) -> Swept:
         """Wake every open operation whose workflow does not run, or whose turn it is."""
         with typed():
             return await sweeping.sweep(self._database, self._parts.engine)

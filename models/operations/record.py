@@ -49,6 +49,16 @@ class LedgerEntry(Stored):
     data: dict[str, Any] | None = None
 
 
+class Swept(Stored):
+    """What one sweep found."""
+
+    open_operations: int = 0
+    restarted: int = 0
+    woken: int = 0
+    doubted: int = 0
+    """Finished for Temporal, open in the store: the store is older than the workflow. Waits for a repair."""
+
+
 class OperationSummary(Stored):
     """One line of a list."""
 
