@@ -29,11 +29,12 @@ class StoreBehind(CounterfoilError):
 
 
 async def load(work: UnitOfWork, operation_id: str, *, seen_revision: int = 0) -> OperationRow:
-    """An operation's row, locked for this unit.
+    """An operation's row, locked for this unit unless it only reads.
 
     Raises `Refusal` (`NOT_FOUND`), or `StoreBehind` where the caller has seen a newer state of it than is here.
     """
-    row = await work.session.get(OperationRow, operation_id, with_for_update=True, populate_existing=True)
+    lock = None if work.read_only else True
+    row = await work.session.get(OperationRow, operation_id, with_for_update=lock, populate_existing=True)
     if row is None and seen_revision == 0:
         raise Refusal(
             ErrorCode.NOT_FOUND,

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -26,6 +27,8 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_SECONDS = 10
 RETRY_DELAYS_SECONDS = (0.05, 0.25, 1.0)
+UNIQUE_VIOLATION = "23505"
+"""PostgreSQL's name for it; SQLite, with its one writer, cannot meet it in work that looks before it inserts."""
 
 
 def async_url(url: str) -> str:
@@ -42,11 +45,12 @@ def async_url(url: str) -> str:
 
 
 class UnitOfWork:
-    """One transaction: its session, and the instant it counts as."""
+    """One transaction: its session, the instant it counts as, and whether it may only read."""
 
-    def __init__(self, session: AsyncSession, now: datetime) -> None:
+    def __init__(self, session: AsyncSession, now: datetime, *, read_only: bool = False) -> None:
         self.session = session
         self.now = now
+        self.read_only = read_only
         self.wakes: list[str] = []
         """Operations whose workflows should look at their rows again once this is committed."""
 
@@ -89,7 +93,7 @@ class Database:
         async with self.engine.connect() as connection:
             await connection.execution_options(**options)
             async with AsyncSession(connection, expire_on_commit=False) as session:
-                yield UnitOfWork(session, self.clock())
+                yield UnitOfWork(session, self.clock(), read_only=read_only)
                 if not read_only:
                     await session.commit()
 
@@ -111,8 +115,8 @@ class Database:
                 async with opening() as unit:
                     result = await work(unit)
                 return result
-            except (DBAPIError, OSError) as error:
-                if not _is_passing(error):
+            except (DBAPIError, PoolTimeoutError, OSError) as error:
+                if not _is_passing(error) or (delay is None and isinstance(error, IntegrityError)):
                     raise
                 if delay is None:
                     raise Unavailable(
@@ -126,13 +130,19 @@ class Database:
 
 
 def _reason(error: BaseException) -> str:
-    return str(getattr(error, "orig", None) or error).splitlines()[0][:300]
+    said = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
+    return said.splitlines()[0][:300]
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Whether trying again may help: lost connections, locks, deadlocks, serialisation failures."""
-    if isinstance(error, OSError):
+    """Whether trying again may help: lost connections, locks, deadlocks, serialisation failures.
+
+    So does a row that another transaction made first: tried again, the work finds it.
+    """
+    if isinstance(error, OSError | PoolTimeoutError):
         return True
+    if isinstance(error, IntegrityError):
+        return getattr(error.orig, "sqlstate", None) == UNIQUE_VIOLATION
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     return isinstance(error, OperationalError | InterfaceError) and "no such table" not in str(error)

@@ -1,0 +1,367 @@
+"""The database promises what the journal needs: durability, one writer at a time, retries only where they are safe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlmodel import select
+
+from counterfoil.activities.store.database import Database, UnitOfWork, async_url
+from counterfoil.activities.store.migration import migrate
+from counterfoil.models.errors import ErrorCode, Unavailable
+from counterfoil.models.tables import ResourceRow, SessionRow
+
+AT = datetime(2026, 7, 1, 12, 30, tzinfo=UTC)
+
+
+@pytest.fixture
+def sqlite_file(tmp_path: Path) -> Path:
+    path = tmp_path / "store.db"
+    migrate(f"sqlite:///{path}")
+    return path
+
+
+async def scalar(work: UnitOfWork, sql: str) -> object:
+    return (await work.session.exec(text(sql))).scalar()  # type: ignore[call-overload]
+
+
+def adding(name: str):
+    async def work(unit: UnitOfWork) -> None:
+        unit.session.add(ResourceRow(digest=name, name=name))
+
+    return work
+
+
+async def names(database: Database) -> list[str]:
+    async def read(unit: UnitOfWork) -> list[str]:
+        return sorted((await unit.session.exec(select(ResourceRow.name))).all())
+
+    return await database.read(read)
+
+
+async def test_sqlite_runs_with_a_write_ahead_log_and_full_synchronisation(sqlite_file: Path) -> None:
+    database = Database(f"sqlite:///{sqlite_file}")
+    told = {}
+    for pragma in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout"):
+        told[pragma] = await database.run(lambda work, name=pragma: scalar(work, f"PRAGMA {name}"))
+    await database.close()
+
+    assert told == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000}
+
+
+async def test_a_sqlite_transaction_takes_the_write_lock_when_it_begins(sqlite_file: Path) -> None:
+    database = Database(f"sqlite:///{sqlite_file}")
+    other = sqlite3.connect(sqlite_file, timeout=0, isolation_level=None)
+
+    async with database.transaction() as work:
+        await scalar(work, "SELECT 1")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+    other.execute("BEGIN IMMEDIATE")
+    other.close()
+    await database.close()
+
+
+async def test_readers_of_sqlite_neither_wait_for_a_writer_nor_see_its_half_done_work(sqlite_file: Path) -> None:
+    database = Database(f"sqlite:///{sqlite_file}")
+
+    async with database.transaction() as work:
+        work.session.add(ResourceRow(digest="d", name="half done"))
+        await work.session.flush()
+        seen_during = await asyncio.wait_for(names(database), timeout=2)
+    seen_after = await names(database)
+    await database.close()
+
+    assert (seen_during, seen_after) == ([], ["half done"])
+
+
+async def test_an_instant_comes_back_in_utc_as_it_went_in(database: Database) -> None:
+    from counterfoil.models.tables import LedgerRow
+
+    async def write(work: UnitOfWork) -> None:
+        work.session.add(
+            LedgerRow(
+                subject_kind="k",
+                subject_id="s",
+                version=1,
+                session="s",
+                timeline=1,
+                kind="k",
+                material=True,
+                actor="{}",
+                summary="",
+                at=datetime.fromisoformat("2026-07-01T14:30:00.000001+02:00"),
+            )
+        )
+
+    await database.run(write)
+
+    async def read(work: UnitOfWork) -> datetime:
+        return (await work.session.exec(select(LedgerRow.at))).one()
+
+    assert (await database.read(read)).isoformat() == "2026-07-01T12:30:00.000001+00:00"
+
+
+async def test_a_transaction_that_raises_leaves_nothing_behind(database: Database) -> None:
+    async def work(unit: UnitOfWork) -> None:
+        unit.session.add(ResourceRow(digest="d", name="half done"))
+        await unit.session.flush()
+        raise KeyError("a mistake")
+
+    with pytest.raises(KeyError):
+        await database.run(work)
+    assert await names(database) == []
+
+
+async def test_concurrent_writers_lose_no_update(database: Database) -> None:
+    await database.run(lambda work: _put_session(work))
+
+    async def increment(work: UnitOfWork) -> None:
+        row = await work.session.get(SessionRow, "s", with_for_update=True)
+        assert row is not None
+        row.timeline += 1
+        work.session.add(row)
+
+    await asyncio.gather(*[database.run(increment) for _ in range(30)])
+
+    async def read(work: UnitOfWork) -> int:
+        return (await work.session.exec(select(SessionRow.timeline))).one()
+
+    assert await database.read(read) == 30
+
+
+async def _put_session(work: UnitOfWork) -> None:
+    work.session.add(SessionRow(id="s", workspace="w"))
+
+
+async def test_two_engines_share_one_sqlite_file_without_losing_a_write(sqlite_file: Path) -> None:
+    first, second = Database(f"sqlite:///{sqlite_file}"), Database(f"sqlite:///{sqlite_file}")
+
+    await asyncio.gather(
+        *[
+            database.run(adding(f"{name}{number:02}"))
+            for number in range(15)
+            for name, database in (("a", first), ("b", second))
+        ]
+    )
+    found = await names(first)
+    await first.close()
+    await second.close()
+
+    assert found == [f"a{number:02}" for number in range(15)] + [f"b{number:02}" for number in range(15)]
+
+
+async def test_work_is_run_again_when_the_file_was_locked(sqlite_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("counterfoil.activities.store.database.BUSY_TIMEOUT_SECONDS", 0)
+    database = Database(f"sqlite:///{sqlite_file}")
+    other = sqlite3.connect(sqlite_file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    writing = asyncio.create_task(database.run(adding("patient")))
+    await asyncio.sleep(0.02)
+    assert not writing.done()
+    other.execute("COMMIT")
+    other.close()
+    await writing
+    found = await names(database)
+    await database.close()
+
+    assert found == ["patient"]
+
+
+async def test_a_database_that_stays_away_is_unavailable_and_says_which(
+    sqlite_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterfoil.activities.store.database.BUSY_TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr("counterfoil.activities.store.database.RETRY_DELAYS_SECONDS", (0.01, 0.01))
+    database = Database(f"sqlite:///{sqlite_file}")
+    other = sqlite3.connect(sqlite_file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(Unavailable) as caught:
+        await database.run(adding("never"))
+    other.close()
+    await database.close()
+
+    assert caught.value.code == ErrorCode.STORE_UNAVAILABLE
+    assert "database is locked" in caught.value.detail
+    assert str(sqlite_file) in caught.value.subject
+
+
+async def test_a_password_is_never_shown_when_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("counterfoil.activities.store.database.RETRY_DELAYS_SECONDS", ())
+    database = Database("postgresql://someone:secret@127.0.0.1:1/nowhere")
+
+    with pytest.raises(Unavailable) as caught:
+        await database.run(adding("never"))
+    await database.close()
+
+    assert "secret" not in str(caught.value.as_details())
+    assert "127.0.0.1" in caught.value.detail
+
+
+@pytest.mark.parametrize("error", [OSError(), TimeoutError(), ConnectionResetError("gone")])
+async def test_work_is_tried_four_times_when_the_network_fails(
+    sqlite_file: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    monkeypatch.setattr("counterfoil.activities.store.database.RETRY_DELAYS_SECONDS", (0, 0, 0))
+    database = Database(f"sqlite:///{sqlite_file}")
+    tries = 0
+
+    async def work(unit: UnitOfWork) -> None:
+        nonlocal tries
+        tries += 1
+        raise error
+
+    with pytest.raises(Unavailable):
+        await database.run(work)
+    await database.close()
+
+    assert tries == 4
+
+
+async def test_a_mistake_in_the_work_is_not_tried_again(database: Database) -> None:
+    tries = 0
+
+    async def work(unit: UnitOfWork) -> None:
+        nonlocal tries
+        tries += 1
+        await scalar(unit, "SELECT nonsense FROM nowhere")
+
+    with pytest.raises(DBAPIError):
+        await database.run(work)
+    assert tries == 1
+
+
+async def test_work_whose_commit_was_done_but_doubted_is_run_again_and_finds_it(database: Database) -> None:
+    """The store executes, then reports that the connection was lost: fault 6."""
+    tries = 0
+
+    async def once(unit: UnitOfWork) -> str:
+        nonlocal tries
+        tries += 1
+        found = await unit.session.get(ResourceRow, "d")
+        if found is None:
+            unit.session.add(ResourceRow(digest="d", name=f"written at try {tries}"))
+            await unit.session.commit()
+            raise ConnectionResetError("the reply to the commit was lost")
+        return found.name
+
+    assert await database.run(once) == "written at try 1"
+    assert tries == 2
+
+
+async def test_a_row_that_another_transaction_made_first_is_found_by_the_second(database: Database) -> None:
+    gate = asyncio.Barrier(2) if not database.is_sqlite else None
+    made = []
+
+    async def claim(unit: UnitOfWork) -> str:
+        found = await unit.session.get(ResourceRow, "d")
+        if gate is not None and len(made) < 2:
+            made.append(1)
+            await gate.wait()
+        if found is None:
+            found = ResourceRow(digest="d", name="the one")
+            unit.session.add(found)
+            await unit.session.flush()
+        return found.name
+
+    assert await asyncio.gather(database.run(claim), database.run(claim)) == ["the one", "the one"]
+
+
+async def test_a_row_that_can_never_be_made_is_reported_as_what_it_is(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterfoil.activities.store.database.RETRY_DELAYS_SECONDS", (0,))
+    await database.run(adding("d"))
+
+    with pytest.raises(IntegrityError):
+        await database.run(adding("d"))
+
+
+async def test_a_lost_postgresql_connection_is_replaced_and_the_work_done(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(postgres)
+    tries = 0
+
+    async def work(unit: UnitOfWork) -> object:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            await scalar(unit, "SELECT pg_terminate_backend(pg_backend_pid())")
+        return await scalar(unit, "SELECT 7")
+
+    assert await database.run(work) == 7
+    assert tries == 2
+    await database.close()
+
+
+async def test_a_snapshot_sees_one_state_of_the_database_throughout(database: Database) -> None:
+    await database.run(adding("before"))
+
+    async def twice(unit: UnitOfWork) -> tuple[int, int]:
+        first = len((await unit.session.exec(select(ResourceRow.name))).all())
+        await database.run(adding("in between"))
+        second = len((await unit.session.exec(select(ResourceRow.name))).all())
+        return first, second
+
+    assert await database.read(twice) == (1, 1)
+    assert await names(database) == ["before", "in between"]
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("sqlite:////data/store.db", "sqlite+aiosqlite:////data/store.db"),
+        ("postgresql://u:p@h/d", "postgresql+psycopg://u:p@h/d"),
+    ],
+)
+def test_a_plain_url_gets_the_asynchronous_driver(given: str, used: str) -> None:
+    assert async_url(given) == used
+
+
+def test_other_databases_are_refused() -> None:
+    with pytest.raises(ValueError, match="mysql"):
+        async_url("mysql://h/d")
+
+
+WRITER = """
+import asyncio, os, signal, sys
+from counterfoil.activities.store.database import Database
+from counterfoil.models.tables import ResourceRow
+
+async def main():
+    database = Database(sys.argv[1])
+    for number in range(1000):
+        async def work(unit):
+            unit.session.add(ResourceRow(digest=str(number), name="n"))
+        await database.run(work)
+        print(number, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_what_was_committed_outlives_a_kill(sqlite_file: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, f"sqlite:///{sqlite_file}"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    told = [process.stdout.readline() for _ in range(5)]
+    os.kill(process.pid, signal.SIGKILL)
+    told += process.stdout.readlines()
+    process.wait()
+
+    kept = {row[0] for row in sqlite3.connect(sqlite_file).execute("SELECT digest FROM resources")}
+    assert {line.strip() for line in told if line.endswith("\n")} <= kept
