@@ -155,7 +155,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     _transition(Event.REPORT_COMPLETED, ISSUED, State.COMPLETED),
     _transition(Event.REPORT_FAILED, ISSUED | {State.PREPARING, State.QUEUED}, State.FAILED),
     _transition(Event.LOSE, ISSUED | {State.PREPARING}, State.UNKNOWN),
-    _transition(Event.RECOVER_PREPARED, {State.UNKNOWN}, State.PREPARED),
+    _transition(Event.RECOVER_PREPARED, {State.RUNNING, State.UNKNOWN}, State.PREPARED),
     _transition(Event.PROVE_ABSENT, {State.RUNNING, State.UNKNOWN}, State.NOT_APPLIED),
     _transition(Event.REPLAY, {State.RUNNING, State.UNKNOWN}, State.QUEUED),
     _transition(Event.CONFIRM_CANCELLED, {State.RUNNING, State.UNKNOWN}, State.CANCELLED),

@@ -102,11 +102,13 @@ class Step(Stored):
 def next_step(view: OperationView, now: datetime) -> Step:
     """The step a row in this state asks for at `now`. Total: every state has one, and only closed ones are done."""
     limit = _time_limit(view)
-    if view.state in UNDISPATCHED and limit is not None and now >= limit:
+    if view.state in UNDISPATCHED and not view.attempt_open and limit is not None and now >= limit:
         return Step(kind=StepKind.EXPIRE)
     match view.state:
-        case State.PREPARING:
-            return Step(kind=StepKind.FENCE if view.attempt_open else StepKind.PREPARE)
+        case State.PREPARING if view.attempt_open:
+            return Step(kind=StepKind.FENCE)
+        case State.PREPARING if view.blocked is None:
+            return Step(kind=StepKind.PREPARE)
         case State.QUEUED:
             return _queued(view, limit)
         case State.DISPATCHING:
