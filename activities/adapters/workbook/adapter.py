@@ -7,6 +7,7 @@ it before anybody is asked. Executing publishes those bytes, only while the file
 from __future__ import annotations
 
 import os
+import time
 from pathlib import PurePosixPath
 
 from pydantic import BaseModel
@@ -46,7 +47,7 @@ CAPABILITY = "workbook.edit"
 SYSTEM = "file"
 LIMIT_BYTES = 64 * 1024 * 1024
 _MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-_PARTS_LISTED = 30
+_PARTS_LISTED = 20
 _MARGIN_SECONDS = 2.0
 """Left of a call's time for what comes after the reader."""
 
@@ -97,14 +98,14 @@ class LocalWorkbook:
 
     def prepare(self, context: AdapterContext, order: Order) -> Prepared | Failed:
         """The exact new file and its before and after, bound to the file as it is now; nothing is written."""
-        edit = _edit_of(order)
+        edit, deadline = _edit_of(order), _deadline(context)
         try:
             source = self._root.read_file(edit.path, LIMIT_BYTES)
             version = digest_bytes(source)
             _check_version(edit, order.resources[0], version)
             result = edit_workbook(inspect(source, PurePosixPath(edit.path).suffix), edit.edits)
             _check_size(result.content)
-            report = read_back(source, result.content, edit.edits, timeout_seconds=_reader_seconds(context))
+            report = read_back(source, result.content, edit.edits, timeout_seconds=_left(deadline))
             _check_rehearsal(report)
         except CounterfoilError as error:
             return Failed(code=error.code, detail=error.detail[:4000])
@@ -182,7 +183,7 @@ class LocalWorkbook:
         self, context: AdapterContext, order: Order
     ) -> Verified | Partial | Contradicted | VerificationUnavailable:
         """Read the published file, freshly, and have the independent reader compare it with the snapshot."""
-        prepared, edit = order.prepared, _edit_of(order)
+        prepared, edit, deadline = order.prepared, _edit_of(order), _deadline(context)
         if prepared is None:
             return VerificationUnavailable(detail="nothing was prepared to compare the workbook with")
         observed_at = utc_now()
@@ -195,7 +196,7 @@ class LocalWorkbook:
             return VerificationUnavailable(detail=f"the workbook cannot be read: {error.strerror}")
         try:
             source = context.blobs.get(BlobRef.model_validate(prepared.data["source_blob"]))
-            report = read_back(source, output, edit.edits, timeout_seconds=_reader_seconds(context))
+            report = read_back(source, output, edit.edits, timeout_seconds=_left(deadline))
         except CounterfoilError as error:
             return VerificationUnavailable(detail=f"the private snapshot cannot be had: {error.detail}")
         except ReaderFailed as failure:
@@ -300,8 +301,12 @@ def _source(edit: WorkbookEdit) -> str:
     return f"file:{edit.path}"[:200]
 
 
-def _reader_seconds(context: AdapterContext) -> float:
-    return max(1.0, context.timeout_seconds - _MARGIN_SECONDS)
+def _deadline(context: AdapterContext) -> float:
+    return time.monotonic() + context.timeout_seconds - _MARGIN_SECONDS
+
+
+def _left(deadline: float) -> float:
+    return max(0.5, deadline - time.monotonic())
 
 
 def _summary(edit: WorkbookEdit, result: EditResult) -> str:
@@ -310,7 +315,7 @@ def _summary(edit: WorkbookEdit, result: EditResult) -> str:
     pieces += [f"{sheets} sheet{'s' if sheets != 1 else ''}"] if sheets else []
     text = f"edit {edit.path}: {' and '.join(pieces) or 'nothing'}"
     if result.dropped_results:
-        text += f"; {result.dropped_results} formula results are left for the application to compute"
+        text += f"; formula results left for the application to compute: {result.dropped_results}"
     return text
 
 
@@ -322,7 +327,7 @@ def _preview(changes: tuple[Change, ...]) -> Preview:
 
 
 def _some(parts: tuple[str, ...]) -> list[str]:
-    listed = [part[:100] for part in parts[:_PARTS_LISTED]]
+    listed = [part[:80] for part in parts[:_PARTS_LISTED]]
     return listed if len(parts) <= _PARTS_LISTED else [*listed, f"and {len(parts) - _PARTS_LISTED} more"]
 
 

@@ -138,17 +138,18 @@ def compare_cells(
     """Notes what is wrong in one sheet; returns how many asked cells hold what was asked."""
     held = 0
     for place in dict.fromkeys([*before.cells, *after.cells, *asked]):
-        where = f"{name}!{address(place)}"
-        new = after.cells.get(place)
-        if new is not None and new.value is not None and after.is_result(place):
-            findings.note("stale", where)
+        old, new = before.cells.get(place), after.cells.get(place)
         if place in asked:
             if _holds(asked[place], new, files[1]):
                 held += 1
             else:
-                findings.note("missing", where)
+                findings.note("missing", f"{name}!{address(place)}")
+        elif new == old and new is not None and new.formula is None and place not in after.filled:
+            continue
         elif not _same_cell(before, after, place, renamed):
-            findings.note("strangers", where)
+            findings.note("strangers", f"{name}!{address(place)}")
+        if new is not None and new.value is not None and after.is_result(place):
+            findings.note("stale", f"{name}!{address(place)}")
     written = {place[0] for place in asked}
     for row in dict.fromkeys([*before.rows, *after.rows]):
         if before.rows.get(row, {} if row in written else None) != after.rows.get(row):

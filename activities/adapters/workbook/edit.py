@@ -36,6 +36,8 @@ from counterfoil.activities.adapters.workbook.strings import shared_strings
 from counterfoil.activities.adapters.workbook.styles import DATE_FORMAT, DATETIME_FORMAT, Styles
 from counterfoil.activities.adapters.workbook.values import content_of, shown, shown_cell
 
+_KEPT_KINDS = ("worksheet", "chartsheet", "dialogsheet")
+
 
 @dataclass(frozen=True)
 class Change:
@@ -74,6 +76,11 @@ def edit_workbook(workbook: Workbook, edits: Sequence[Edit]) -> EditResult:
 class _Editing:
     def __init__(self, workbook: Workbook) -> None:
         self._book = Book(workbook)
+        for entry in self._book.sheets:
+            if entry.kind not in _KEPT_KINDS:
+                raise unsupported(
+                    entry.part, f"'{entry.name}' is a sheet of the kind '{entry.kind}', with results of its own"
+                )
         self._sheets: dict[str, Sheet] = {}
         self._contents: dict[str, dict[Position, CellValue]] = {}
         self._last_rows: dict[str, int] = {}

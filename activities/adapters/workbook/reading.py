@@ -1,6 +1,6 @@
 """The reader's own view of a workbook. It shares no code with the editor, so that they cannot be wrong together.
 
-Sheets are walked with ElementTree; a row's cells are taken out as it ends, so what is left is the sheet's frame.
+Sheets are read with ElementTree; once its rows are taken out, what is left of a sheet is its frame.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import zipfile
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 Element = ElementTree.Element
@@ -20,6 +21,7 @@ Place = tuple[int, int]
 MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _PACKAGE = "{http://schemas.openxmlformats.org/package/2006/relationships}"
 _OFFICE = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_CELL, _VALUE, _FORMULA, _INLINE = (f"{MAIN}{name}" for name in ("c", "v", "f", "is"))
 _ADDRESS = re.compile(r"([A-Z]+)([0-9]+)")
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
@@ -28,8 +30,7 @@ class Unreadable(Exception):
     """The file is not a workbook this reader understands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """A cell as its part has it. `text` is an inline string; `shared` the index of a shared formula's group."""
 
     kind: str
@@ -182,60 +183,76 @@ def place_of(text: str) -> Place:
 
 
 def _read_sheet(part: str, content: bytes) -> SheetReading:
-    _refuse_declarations(part, content)
-    reading = SheetReading()
-    number = 0
-    try:
-        for _, element in ElementTree.iterparse(io.BytesIO(content), ("end",)):  # noqa: S314 (declarations are refused)
-            if element.tag == f"{MAIN}row":
-                number = int(element.get("r", number + 1))
-                _read_row(reading, number, element)
-                element.clear()
-            elif element.tag == f"{MAIN}worksheet":
-                reading.frame = element
-    except (ElementTree.ParseError, ValueError) as error:
-        raise Unreadable(f"{part} is not sound: {error}") from error
-    if reading.frame is None:
+    reading = SheetReading(frame=_parsed(part, content))
+    assert reading.frame is not None
+    if reading.frame.tag != f"{MAIN}worksheet":
         raise Unreadable(f"{part} is not a worksheet")
     data = reading.frame.find(f"{MAIN}sheetData")
+    columns: dict[str, int] = {}
+    number = 0
+    try:
+        for row in data if data is not None else ():
+            if row.tag == f"{MAIN}row":
+                number = int(row.get("r", number + 1))
+                if number in reading.rows:
+                    raise Unreadable(f"row {number} of {part} is there twice")
+                _read_row(reading, number, row, columns)
+                row.clear()
+    except ValueError as error:
+        raise Unreadable(f"{part} is not sound: {error}") from error
     if data is not None:
-        for row in list(data):
-            data.remove(row)
+        del data[:]
     for merged in reading.frame.iterfind(f"{MAIN}mergeCells/{MAIN}mergeCell"):
         reading.last_row = max(reading.last_row, _corners(merged.get("ref", ""))[2])
     for top, left, bottom, right in reading.areas:
         reading.last_row = max(reading.last_row, bottom)
-        reading.filled |= {p for p in reading.cells if top <= p[0] <= bottom and left <= p[1] <= right}
+        if (top, left) != (bottom, right):
+            reading.filled |= {p for p in reading.cells if top <= p[0] <= bottom and left <= p[1] <= right}
     return reading
 
 
-def _read_row(reading: SheetReading, number: int, row: Element) -> None:
-    reading.rows[number] = {k: v for k, v in row.attrib.items() if k not in ("r", "spans")}
+def _read_row(reading: SheetReading, number: int, row: Element, columns: dict[str, int]) -> None:
+    attributes = row.attrib
+    reading.rows[number] = {k: v for k, v in attributes.items() if k not in ("r", "spans")}
+    digits = str(number)
     column = 0
     for element in row:
-        if element.tag != f"{MAIN}c":
+        if element.tag != _CELL:
             continue
-        where = element.get("r")
-        place = place_of(where) if where else (number, column + 1)
+        attributes = element.attrib
+        where = attributes.get("r")
+        if where is not None and where.endswith(digits) and (known := columns.get(where[: -len(digits)])):
+            place = (number, known)
+        else:
+            place = place_of(where) if where else (number, column + 1)
+            if where == address(place) and place[0] == number:
+                columns[where[: -len(digits)]] = place[1]
         column = place[1]
         if place in reading.cells:
             raise Unreadable(f"the cell {address(place)} is there twice")
-        value = text = formula = None
-        formula_kind = shared = extra = ""
-        for child in element:
-            if child.tag == f"{MAIN}v":
-                value = child.text or ""
-            elif child.tag == f"{MAIN}is":
-                text = _plain(child)
-                extra += ElementTree.tostring(child, "unicode") if len(child) != 1 else ""
-            elif child.tag == f"{MAIN}f":
-                formula, formula_kind, shared = child.text or "", child.get("t", ""), child.get("si", "")
-                extra += _note_formula(reading, place, formula, child)
-        if value is not None or text is not None or formula is not None:
+        reading.cells[place] = cell = _read_cell(reading, place, element)
+        if cell.value is not None or cell.text is not None or cell.formula is not None:
             reading.last_row = max(reading.last_row, number)
-        extra += "".join(f" {k}={v}" for k, v in sorted(element.attrib.items()) if k not in ("r", "s", "t"))
-        kind, style = element.get("t", "n"), element.get("s", "0")
-        reading.cells[place] = Cell(kind, style, value, text, formula, formula_kind, shared, extra)
+
+
+def _read_cell(reading: SheetReading, place: Place, element: Element) -> Cell:
+    attributes = element.attrib
+    kind, style = attributes.get("t", "n"), attributes.get("s", "0")
+    value = text = formula = None
+    formula_kind = shared = extra = ""
+    for child in element:
+        tag = child.tag
+        if tag == _VALUE:
+            value = child.text or ""
+        elif tag == _FORMULA:
+            formula, formula_kind, shared = child.text or "", child.get("t", ""), child.get("si", "")
+            extra += _note_formula(reading, place, formula, child)
+        elif tag == _INLINE:
+            text = _plain(child)
+            extra += ElementTree.tostring(child, "unicode") if len(child) != 1 else ""
+    if len(attributes) > ("r" in attributes) + ("s" in attributes) + ("t" in attributes):
+        extra += "".join(f" {k}={v}" for k, v in sorted(attributes.items()) if k not in ("r", "s", "t"))
+    return Cell(kind, style, value, text, formula, formula_kind, shared, extra)
 
 
 def _note_formula(reading: SheetReading, place: Place, formula: str, element: Element) -> str:

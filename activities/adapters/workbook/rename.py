@@ -21,7 +21,7 @@ from counterfoil.activities.adapters.workbook.markup import (
 _FORMULA_ELEMENTS = frozenset(
     {
         *("f", "formula", "formula1", "formula2", "oldFormula", "definedName"),
-        *("calculatedColumnFormula", "totalsRowFormula"),
+        *("calculatedColumnFormula", "totalsRowFormula", "sqref"),
         *("FmlaLink", "FmlaRange", "FmlaTxbx", "FmlaPict", "FmlaGroup"),
     }
 )
@@ -35,6 +35,8 @@ _FORMULA_ATTRIBUTES = frozenset(
 _NAME_ATTRIBUTES = frozenset({("worksheetSource", "sheet"), ("rangeSet", "sheet"), ("dataRef", "sheet")})
 _FOR_READERS_EYES = frozenset({"t", "v", "author", "text"})
 """Elements whose text people wrote for people; a mention in them is not a reference."""
+_FOR_READERS_TOO = frozenset({"display", "tooltip", "descr", "title", "prompt", "promptTitle", "error", "errorTitle"})
+"""Attributes of the same sort."""
 _ELSEWHERE = ("xl/externallinks/", "customxml/", "docprops/core.xml", "docprops/custom.xml", "xl/sharedstrings.xml")
 
 
@@ -99,7 +101,7 @@ def _attribute_changes(part: str, element: Element, old: str, new: str) -> dict[
             after = "#" + formulas.renamed(value[1:], old, new)
             if after == value and old.casefold() in value.casefold():
                 raise unsupported(part, f"a link refers to the sheet '{old}'")
-        elif "!" in value and formulas.renamed(value, old, "x" + old) != value:
+        elif place[1] not in _FOR_READERS_TOO and "!" in value and formulas.renamed(value, old, "x" + old) != value:
             raise unsupported(part, f"the attribute '{name}' of '{element.name}' refers to the sheet '{old}'")
         else:
             continue

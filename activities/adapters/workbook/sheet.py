@@ -129,7 +129,10 @@ def _survey(content: bytes) -> SheetMap:
 
 
 class _Walk:
-    """The parser's callbacks. Depths: worksheet 1, sheetData 2, row 3, c 4, and in it f, v, is 5."""
+    """The parser's callbacks. Depths: worksheet 1, sheetData 2, row 3, c 4, and in it f, v, is 5.
+
+    They run for every element of what may be a million cells, so the common cell makes no objects here.
+    """
 
     def __init__(self, found: SheetMap, content: bytes) -> None:
         self.parser = new_parser()
@@ -138,63 +141,79 @@ class _Walk:
         self._found = found
         self._content = content
         self._depth = 0
-        self._names = dict.fromkeys(("row", "c", "f", "v", "is", "sheetData"), "")
+        self._row_name = self._cell_name = self._value_name = self._formula_name = self._inline_name = ""
         self._row = 0
+        self._row_digits = ""
         self._row_start = -1
         self._column = 0
-        self._cell: StoredResult | None = None
+        self._cell_start = -1
+        self._value: Span | None = None
         self._is_result = False
         self._wide: list[Area] = []
+        self._columns: dict[str, int] = {}
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._depth += 1
-        depth = self._depth
+        depth = self._depth = self._depth + 1
         if depth >= 4 and self._row_start >= 0:
-            if depth == 4 and name == self._names["c"]:
-                self._start_cell(attributes)
-            elif depth == 5 and self._cell is not None:
-                self._start_content(name, attributes, self._cell)
-        elif depth == 3 and name == self._names["row"] and self._found.data is not None:
+            if depth == 4 and name == self._cell_name:
+                self._start_cell(attributes.get("r", ""))
+            elif depth == 5 and self._cell_start >= 0:
+                self._start_content(name, attributes)
+        elif depth == 3 and name == self._row_name and self._found.data is not None:
             self._start_row(attributes)
         elif depth == 1:
-            if name.rpartition(":")[2] != "worksheet":
+            prefix, _, local = name.rpartition(":")
+            if local != "worksheet":
                 raise MarkupProblem("it is not a worksheet")
-            self._found.prefix = name[: -len("worksheet")]
-            self._names = {local: self._found.prefix + local for local in self._names}
+            prefix = self._found.prefix = f"{prefix}:" if prefix else ""
+            self._row_name, self._cell_name = f"{prefix}row", f"{prefix}c"
+            self._value_name, self._formula_name, self._inline_name = f"{prefix}v", f"{prefix}f", f"{prefix}is"
         else:
             self._start_other(name.removeprefix(self._found.prefix), attributes)
 
     def _start_row(self, attributes: dict[str, str]) -> None:
-        number = int(attributes.get("r", 0))
+        digits = attributes.get("r", "")
+        number = int(digits) if digits.isdecimal() else 0
         if number <= self._row:
             self._found.is_irregular = True
             number = number or self._row + 1
-        self._row = number
+        self._row, self._row_digits = number, str(number)
         self._row_start = self.parser.CurrentByteIndex
         self._column = 0
-        self._wide = [area for area in self._wide if area.bottom >= number]
+        if self._wide:
+            self._wide = [area for area in self._wide if area.bottom >= number]
 
-    def _start_cell(self, attributes: dict[str, str]) -> None:
-        position = parse_address(attributes.get("r", ""))
-        if position is None or position.row != self._row or position.column <= self._column:
+    def _start_cell(self, reference: str) -> None:
+        letters = reference.removesuffix(self._row_digits)
+        column = self._columns.get(letters)
+        if column is None:
+            position = parse_address(reference)
+            is_here = position is not None and reference == f"{letters}{self._row_digits}"
+            column = position.column if position is not None and is_here else 0
+            self._columns[letters] = column
+        if column <= self._column or len(letters) == len(reference):
             self._found.is_irregular = True
-            position = position or Position(self._row, self._column + 1)
-        self._column = position.column
-        self._cell = StoredResult(position, self.parser.CurrentByteIndex)
-        self._is_result = bool(self._wide) and any(area.holds(position) for area in self._wide)
+            column = column or self._column + 1
+        self._column = column
+        self._cell_start = self.parser.CurrentByteIndex
+        self._value = None
+        self._is_result = bool(self._wide) and any(area.holds(Position(self._row, column)) for area in self._wide)
 
-    def _start_content(self, name: str, attributes: dict[str, str], cell: StoredResult) -> None:
-        if name == self._names["v"]:
-            cell.value = (self.parser.CurrentByteIndex, -1)
-        elif name == self._names["f"]:
+    def _start_content(self, name: str, attributes: dict[str, str]) -> None:
+        if name == self._value_name:
+            self._value = (self.parser.CurrentByteIndex, -1)
+        elif name == self._formula_name:
+            if self._value is not None:
+                raise MarkupProblem("a cell's value stands before its formula")
             self._is_result = True
-            self._found.formula_cells.add(cell.position)
+            position = Position(self._row, self._column)
+            self._found.formula_cells.add(position)
             if "t" in attributes:
-                self._note_formula(cell.position, attributes)
-        elif name != self._names["is"]:
+                self._note_formula(position, attributes)
+        elif name != self._inline_name:
             return
-        if cell.position.row > self._found.last_row:
-            self._found.last_row = cell.position.row
+        if self._row > self._found.last_row:
+            self._found.last_row = self._row
 
     def _note_formula(self, position: Position, attributes: dict[str, str]) -> None:
         kind = attributes["t"]
@@ -223,19 +242,19 @@ class _Walk:
 
     def _end(self, name: str) -> None:
         depth = self._depth
-        self._depth -= 1
+        self._depth = depth - 1
         if depth == 5:
-            cell = self._cell
-            if cell is not None and cell.value is not None and name == self._names["v"]:
-                cell.value = (cell.value[0], self._end_of(name))
+            if self._is_result and self._value is not None and name == self._value_name:
+                self._value = (self._value[0], self._end_of(name))
         elif depth == 4:
-            if self._cell is not None and self._is_result:
-                self._found.results.append(self._cell)
-            self._cell = None
+            if self._is_result and self._cell_start >= 0:
+                position = Position(self._row, self._column)
+                self._found.results.append(StoredResult(position, self._cell_start, self._value))
+            self._cell_start = -1
         elif depth == 3 and self._row_start >= 0:
             self._found.rows[self._row] = (self._row_start, self._end_of(name))
             self._row_start = -1
-        elif depth == 2 and name == self._names["sheetData"] and self._found.data is not None:
+        elif depth == 2 and self._found.data is not None and name == f"{self._found.prefix}sheetData":
             self._found.data = (self._found.data[0], self._end_of(name))
 
     def _end_of(self, name: str) -> int:

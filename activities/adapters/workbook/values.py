@@ -18,7 +18,7 @@ from counterfoil.activities.adapters.workbook.contract import (
 from counterfoil.activities.adapters.workbook.sheet import RawCell
 from counterfoil.activities.adapters.workbook.sheet_writing import CellContent
 
-SHOWN_CHARACTERS = 200
+SHOWN_CHARACTERS = 100
 _ESCAPE_LOOKALIKE = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
 

@@ -94,7 +94,7 @@ def test_preparing_writes_nothing_and_binds_what_it_saw(workplace: Any, book: by
         ("Data", "A1", "number 1", "number 5"),
         ("Data", "B1", 'text "old"', 'text "=A1"'),
     )
-    assert prepared.summary == "edit book.xlsx: 2 cells; 1 formula results are left for the application to compute"
+    assert prepared.summary == "edit book.xlsx: 2 cells; formula results left for the application to compute: 1"
     assert prepared.data["changed_parts"] == ["xl/worksheets/sheet1.xml"]
     assert prepared.material is not None
     assert prepared.material.digest == prepared.data["output_digest"] == digest(blobs.get(prepared.material))

@@ -9,13 +9,17 @@ from typing import Any
 import openpyxl
 import pytest
 import xlsxwriter
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from counterfoil.activities.adapters.workbook.contract import parse_input
 from counterfoil.activities.adapters.workbook.edit import EditResult, edit_workbook
 from counterfoil.activities.adapters.workbook.inspect import inspect
+from counterfoil.activities.adapters.workbook.reader import compare
 from counterfoil.models.errors import Refusal
 
 SHEET = "xl/worksheets/sheet1.xml"
+TEXT = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff")
 HEAD = '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
 
 
@@ -254,6 +258,30 @@ def test_edits_apply_in_order() -> None:
     sheet = openpyxl.load_workbook(io.BytesIO(result.content))["Data"]
     assert [sheet[cell].value for cell in ("A1", "A2", "A3", "C9", "A10")] == [1, 3, 2, 4, 5]
     assert result.asked_cells == 4
+
+
+VALUES = st.one_of(
+    st.builds(lambda text: {"type": "text", "text": text}, st.text(TEXT, max_size=12)),
+    st.builds(lambda number: {"type": "number", "number": number}, st.integers(-(2**53), 2**53)),
+    st.builds(lambda flag: {"type": "boolean", "boolean": flag}, st.booleans()),
+    st.just({"type": "formula", "formula": "=A1+1"}),
+    st.just({"type": "empty"}),
+)
+CELLS = st.builds("{}{}".format, st.sampled_from(["A", "B", "C", "AB"]), st.integers(1, 9))
+
+
+@settings(max_examples=60, deadline=None)
+@given(cells=st.lists(st.tuples(CELLS, VALUES), min_size=1, max_size=12))
+def test_whatever_is_set_in_whatever_order_reads_back_and_the_rest_stays(
+    cells: list[tuple[str, dict[str, Any]]],
+) -> None:
+    edits = [put(cell, one) for cell, one in cells]
+    output = edited(book(), *edits).content
+    sheet = openpyxl.load_workbook(io.BytesIO(output))["Data"]
+    for cell, one in dict(cells).items():
+        assert sheet[cell].value == one.get(one["type"])
+    report = compare(book(), output, edits)
+    assert (report["held"], report["counts"]) == (len(dict(cells)), {})
 
 
 def test_a_sheet_can_be_renamed_to_another_ones_former_name() -> None:

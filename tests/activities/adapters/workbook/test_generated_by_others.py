@@ -151,6 +151,26 @@ def test_a_reference_nobody_here_understands_stops_a_renaming(workplace: Any, re
     assert failed.detail == "xl/odd.xml: the attribute 'where' of 'odd' refers to the sheet 'Data'"
 
 
+def test_a_link_is_followed_and_its_shown_text_is_left_to_its_author(workplace: Any, repacked: Any, parts: Any) -> None:
+    link = b'<hyperlinks><hyperlink ref="A1" location="Data!B2" display="Data!B2"/></hyperlinks><pageMargins'
+    source = repacked(plain(), {SHEET: parts(plain())[SHEET].replace(b"<pageMargins", link)})
+    output = workplace.edit(source, [{"op": "rename_sheet", "sheet": "Data", "to": "New"}])
+    assert b'location="New!B2" display="Data!B2"' in parts(output)[SHEET]
+
+
+def test_a_sheet_of_old_macros_is_named(workplace: Any, repacked: Any, parts: Any, probe: Any) -> None:
+    relations = "xl/_rels/workbook.xml.rels"
+    old = parts(plain())[relations].replace(
+        f'"{RELATIONSHIP}/worksheet" Target="worksheets/sheet2.xml"'.encode(),
+        b'"http://schemas.microsoft.com/office/2006/relationships/xlMacrosheet" Target="worksheets/sheet2.xml"',
+    )
+    failed = workplace.refuse(repacked(plain(), {relations: old}), probe("Data"))
+    assert (failed.code, failed.detail.partition(":")[0]) == (
+        "WORKBOOK_UNSUPPORTED_CONTENT",
+        "xl/worksheets/sheet2.xml",
+    )
+
+
 @pytest.fixture
 def pivoted(repacked: Any) -> bytes:
     rels = (

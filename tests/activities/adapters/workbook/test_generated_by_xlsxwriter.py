@@ -149,7 +149,7 @@ def _hyperlinks(book: Any, sheet: Any) -> None:
 
 
 def _many_sheets(book: Any, sheet: Any) -> None:
-    for number in range(20):
+    for number in range(12):
         book.add_worksheet(f"S{number}").write_formula("A1", f"=Data!A{number + 1}", None, number)
 
 

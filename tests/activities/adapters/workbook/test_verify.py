@@ -209,7 +209,7 @@ def test_a_reader_without_memory_leaves_verification_unavailable(
 
 def test_a_reader_that_hangs_is_ended(workplace: Any, source: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     order = workplace.publish(source, FIVE)
-    monkeypatch.setattr("counterfoil.activities.adapters.workbook.adapter._reader_seconds", lambda _: 0.3)
+    monkeypatch.setattr("counterfoil.activities.adapters.workbook.adapter._left", lambda _: 0.3)
     monkeypatch.setattr(verification, "_command", lambda: ["/bin/sleep", "30"])
     found = workplace.verify(order)
     assert isinstance(found, VerificationUnavailable)
