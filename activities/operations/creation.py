@@ -53,7 +53,7 @@ def parse_request(raw: Any) -> OperationRequest:
         raise Refusal(
             ErrorCode.BAD_REQUEST, told, remedy="send one OperationRequest; docs/operations.md lists its fields"
         ) from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise Refusal(
             ErrorCode.BAD_REQUEST, f"the request is not JSON: {error}"[:300], remedy="send one OperationRequest"
         ) from None
@@ -100,7 +100,6 @@ class Creator:
         route, resources = self.admit(request, work)
         row = self._new_row(work, request, kept, route, resources)
         work.session.add(row)
-        await work.session.flush()
         await record(
             work,
             row,
@@ -117,6 +116,7 @@ class Creator:
         rules.refuse_oversized(request)
         rules.refuse_past_deadline(request, work.now)
         adapter, _typed, resources = self._catalog.admit(request)
+        rules.refuse_repeated_resources(request, resources)
         rules.refuse_foreground_route(request, adapter.route)
         return adapter.route, resources
 

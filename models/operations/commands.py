@@ -244,7 +244,11 @@ def _sealed(payload: dict[str, Any], name: CommandName, operation_id: str, key: 
             subject=operation_id,
             remedy="set COUNTERFOIL_SEAL_KEY to the same reference on workers and control plane",
         )
-    expected = _mac(key, operation_id, name, body, mark.principal, mark.scope, stamp)
+    try:
+        expected = _mac(key, operation_id, name, body, mark.principal, mark.scope, stamp)
+    except (TypeError, ValueError, RecursionError):
+        # Not JSON (NaN, a lone surrogate, endless nesting): nobody can have sealed it.
+        raise forged from None
     if not hmac.compare_digest(expected, mark.mac):
         raise forged
     needed = REQUIRED_SCOPE[name]
@@ -261,7 +265,7 @@ def _sealed(payload: dict[str, Any], name: CommandName, operation_id: str, key: 
 def _parsed(body: Any, name: CommandName, operation_id: str) -> Command:
     try:
         return CONTRACTS[name].model_validate_json(json.dumps(body))
-    except (ValidationError, TypeError, ValueError) as error:
+    except (ValidationError, TypeError, ValueError, RecursionError) as error:
         raise Refusal(ErrorCode.BAD_COMMAND, _first_problem(error), subject=operation_id, remedy=_shape(name)) from None
 
 

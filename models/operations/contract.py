@@ -11,7 +11,7 @@ import hashlib
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from counterfoil.models.common import (
     SCHEMA_VERSION,
@@ -20,6 +20,7 @@ from counterfoil.models.common import (
     Instant,
     Money,
     Text,
+    canonical_json,
     digest_of,
 )
 
@@ -116,6 +117,15 @@ class OperationRequest(Contract):
     constraints: Constraints = Constraints()
     assumptions: Annotated[tuple[Assumption, ...], Field(max_length=32)] = ()
     on_create: OnCreate = OnCreate.EXECUTE
+
+    @field_validator("input")
+    @classmethod
+    def _input_is_json(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            canonical_json(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"the input is not JSON: {error}"[:300]) from None
+        return value
 
     @model_validator(mode="after")
     def _resources_are_distinct(self) -> OperationRequest:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from counterfoil.models.common import canonical_json, digest_of
 from counterfoil.models.errors import ErrorCode, Refusal
-from counterfoil.models.operations.contract import INPUT_LIMIT_BYTES, OperationRequest
+from counterfoil.models.operations.contract import INPUT_LIMIT_BYTES, OperationRequest, Resource, resource_digest
 from counterfoil.models.operations.outcomes import Evidence, Prepared
 from counterfoil.models.operations.route import Route
 
@@ -81,6 +82,20 @@ def refuse_foreground_route(request: OperationRequest, route: Route) -> None:
             subject=request.operation_id,
             remedy="use another route, or leave out background_required",
         )
+
+
+def refuse_repeated_resources(request: OperationRequest, resources: Sequence[Resource]) -> None:
+    """Refuse two spellings of one resource: `resources` are the request's, normalised."""
+    seen: dict[str, Resource] = {}
+    for given, resource in zip(request.resources, resources, strict=True):
+        earlier = seen.setdefault(resource_digest(resource), given)
+        if earlier is not given:
+            raise Refusal(
+                ErrorCode.BAD_REQUEST,
+                f"'{earlier.identity}' and '{given.identity}' are the same resource of '{resource.system}'",
+                subject=request.operation_id,
+                remedy="list every resource once",
+            )
 
 
 def replay_is_safe(route: Route, first_dispatched_at: datetime | None, now: datetime) -> bool:
