@@ -27,6 +27,7 @@ from counterfoil.activities.operations import records
 from counterfoil.activities.operations.creation import conflict, parse_request
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.ledger import HistoryGap
+from counterfoil.control_plane.temporal import reason_of
 from counterfoil.models.common import Scope, utc_now
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations import rules
@@ -186,8 +187,10 @@ class ControlPlane:
         """What happened to an operation after a version, oldest first; a `HistoryGap` where some was trimmed."""
         return await self._database.read(lambda work: records.entries(work, operation_id, after=after))
 
-    async def watch(self, operation_id: str, *, after: int = 0) -> AsyncIterator[LedgerEntry]:
-        """What happens to an operation, as it happens, until it is settled."""
+    async def watch(
+        self, operation_id: str, *, after: int = 0, until_person: bool = False
+    ) -> AsyncIterator[LedgerEntry]:
+        """What happens to an operation, as it happens, until it is settled (or, if asked, until it awaits a person)."""
         while True:
             operation = await self.get(operation_id)
             entries = await self.history(operation_id, after=after)
@@ -197,7 +200,8 @@ class ControlPlane:
             for entry in entries:
                 after = entry.version
                 yield entry
-            if is_settled(operation) and after >= operation.version:
+            ended = is_settled(operation) or (until_person and awaits_person(operation))
+            if ended and after >= operation.version:
                 return
             await asyncio.sleep(WATCH_POLL_SECONDS)
 
@@ -225,7 +229,10 @@ class ControlPlane:
         query = (
             f'WorkflowType="ApplicationOperation" AND ExecutionStatus="Running" AND OperationStatus="{STORE_BEHIND}"'
         )
-        return [execution.id async for execution in self._temporal.list_workflows(query)]
+        try:
+            return [execution.id async for execution in self._temporal.list_workflows(query)]
+        except (RPCError, RuntimeError) as error:
+            raise _temporal_away("", error) from error
 
     # commanding
 
@@ -335,12 +342,9 @@ class ControlPlane:
         except RPCError as error:
             if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
                 raise _no_worker(operation_id, self._timeout) from error
-            raise Unavailable(
-                ErrorCode.TEMPORAL_UNAVAILABLE,
-                f"Temporal refused the call: {error.message}",
-                subject=operation_id,
-                remedy="check the Temporal server",
-            ) from error
+            raise _temporal_away(operation_id, error) from error
+        except RuntimeError as error:  # how the SDK says that a lazy client cannot connect
+            raise _temporal_away(operation_id, error) from error
 
 
 def is_settled(operation: OperationSummary) -> bool:
@@ -368,6 +372,16 @@ def _refusal(cause: BaseException | None, operation_id: str) -> CounterfoilError
 
 def _code(text: str | None) -> ErrorCode:
     return ErrorCode.__members__.get(text or "", ErrorCode.INTERNAL)
+
+
+def _temporal_away(subject: str, error: RPCError | RuntimeError) -> Unavailable:
+    told = error.message if isinstance(error, RPCError) else reason_of(error)
+    return Unavailable(
+        ErrorCode.TEMPORAL_UNAVAILABLE,
+        f"Temporal did not take the call: {told}",
+        subject=subject,
+        remedy="check that the Temporal server runs; `counterfoil dev` brings one",
+    )
 
 
 def _no_worker(operation_id: str, timeout: timedelta) -> Unavailable:

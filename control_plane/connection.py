@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from counterfoil.activities.adapters.builtin import build_catalog
 from counterfoil.activities.adapters.catalog import Catalog
@@ -11,24 +12,30 @@ from counterfoil.control_plane.client import ControlPlane
 from counterfoil.control_plane.keys import resolve_key
 from counterfoil.control_plane.settings import ConnectionSettings, load_settings
 from counterfoil.control_plane.temporal import connect as connect_temporal
-from counterfoil.models.errors import ErrorCode, Unavailable
+from counterfoil.models.errors import ErrorCode, Refusal, Unavailable
 
 
-async def connect(settings: ConnectionSettings | None = None, *, timeout_seconds: float = 60) -> ControlPlane:
+async def connect(
+    settings: ConnectionSettings | None = None, *, timeout_seconds: float = 60, lazy: bool = False
+) -> ControlPlane:
     """A client of the deployment the settings name (by default the environment's, or the stack in this folder).
 
-    Raises `Unavailable` (`TEMPORAL_UNAVAILABLE`, `STORE_UNAVAILABLE`) or `Refusal` (`SETTINGS_INVALID`).
+    A `lazy` one connects to Temporal with its first command, so what only reads works without a server. Raises
+    `Unavailable` (`TEMPORAL_UNAVAILABLE`, `STORE_UNAVAILABLE`) or `Refusal` (`SETTINGS_INVALID`).
     """
     chosen = settings or load_settings(ConnectionSettings)
     _require_store(chosen)
     temporal = await connect_temporal(
-        address=chosen.temporal_address(), payload_key=resolve_key(chosen.payload_key), identity=chosen.principal
+        address=chosen.temporal_address(),
+        payload_key=resolve_key(chosen.payload_key),
+        identity=chosen.principal,
+        lazy=lazy,
     )
     return ControlPlane(
         temporal,
         Database(chosen.database),
-        catalog_of(chosen),
-        task_queue=chosen.task_queue,
+        _catalog_of_client(chosen),
+        task_queue=_or_of_stack(chosen, "task_queue"),
         principal=chosen.principal,
         seal_key=chosen.sealing_key(),
         scopes=chosen.scopes,
@@ -38,16 +45,33 @@ async def connect(settings: ConnectionSettings | None = None, *, timeout_seconds
 
 def catalog_of(settings: ConnectionSettings) -> Catalog:
     """The adapters this process knows."""
-    stack = settings.stack()
-    root = settings.workspace_root
-    if "workspace_root" not in settings.model_fields_set and "workspace_root" in stack:
-        root = Path(stack["workspace_root"])
     return build_catalog(
-        workspace_root=root.absolute(),
+        workspace_root=Path(_or_of_stack(settings, "workspace_root")).absolute(),
         state_dir=settings.state_dir.absolute(),
         registrations=settings.adapters,
         with_entry_points=settings.entry_points,
     )
+
+
+def _catalog_of_client(settings: ConnectionSettings) -> Catalog | None:
+    """What a client can check by itself: with the adapters it was told of, else with those of the stack it talks to.
+
+    An adapter of the stack that cannot be imported here is no fault of this process: then the worker checks.
+    """
+    told = tuple(settings.stack().get("adapters", ()))
+    if settings.adapters or not told:
+        return catalog_of(settings)
+    try:
+        return catalog_of(settings.model_copy(update={"adapters": told}))
+    except Refusal:
+        return None
+
+
+def _or_of_stack(settings: ConnectionSettings, name: str) -> Any:
+    """A setting as it was given; else what the running stack says of itself; else the default."""
+    if name in settings.model_fields_set:
+        return getattr(settings, name)
+    return settings.stack().get(name, getattr(settings, name))
 
 
 def _require_store(settings: ConnectionSettings) -> None:

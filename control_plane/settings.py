@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from counterfoil.control_plane.keys import ensure_key_file, resolve_key
@@ -19,6 +19,7 @@ from counterfoil.models.common import Scope
 from counterfoil.models.errors import ErrorCode, Refusal
 
 STACK_FILE = "stack.json"
+DATABASES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
 
 S = TypeVar("S", bound="ConnectionSettings")
 
@@ -48,6 +49,13 @@ class ConnectionSettings(BaseSettings):
     principal: str = Field(default_factory=lambda: os.environ.get("USER") or "local")
     """Who this process acts for when it seals a command."""
     scopes: Annotated[tuple[Scope, ...], NoDecode] = tuple(Scope)
+
+    @field_validator("database_url")
+    @classmethod
+    def _database_is_supported(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(DATABASES):
+            raise ValueError("a database is named as sqlite:///file or postgresql://user@host/name")
+        return url
 
     def __init__(self, **values: Any) -> None:
         for name in ("adapters", "scopes"):
@@ -98,7 +106,10 @@ def load_settings(kind: type[S], **values: Any) -> S:
     try:
         return kind(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
-        told = "; ".join(f"COUNTERFOIL_{str(one['loc'][0]).upper()}: {one['msg']}" for one in error.errors())
+        told = "; ".join(
+            f"COUNTERFOIL_{str(one['loc'][0]).upper()}: {one['msg'].removeprefix('Value error, ')}"
+            for one in error.errors()
+        )
         raise Refusal(
             ErrorCode.SETTINGS_INVALID, told, subject="settings", remedy="docs/operating.md lists the settings"
         ) from None

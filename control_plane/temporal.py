@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,12 @@ from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 
 from counterfoil.control_plane.encryption import EncryptionCodec
-from counterfoil.models.errors import ErrorCode, Unavailable
+from counterfoil.models.errors import ErrorCode, Refusal, Unavailable
 from counterfoil.workflows.lenient import LenientPayloadConverter
 
 log = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_SECONDS = 10
 
 
 def data_converter(payload_key: bytes | None = None) -> DataConverter:
@@ -25,23 +28,29 @@ def data_converter(payload_key: bytes | None = None) -> DataConverter:
 
 
 async def connect(
-    *, address: str | None = None, payload_key: bytes | None = None, tries: int = 1, identity: str | None = None
+    *,
+    address: str | None = None,
+    payload_key: bytes | None = None,
+    tries: int = 1,
+    identity: str | None = None,
+    lazy: bool = False,
 ) -> Client:
-    """A Temporal client by the environment (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, profiles, TLS), or `address`.
+    """A Temporal client by the environment (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, profiles, TLS).
 
-    Tries again with growing pauses; raises `Unavailable` (`TEMPORAL_UNAVAILABLE`) after `tries`.
+    With `address` it is the embedded server's, which knows no TLS and one namespace: the environment is left aside.
+    A `lazy` client connects with its first call. Tries again with growing pauses; raises `Unavailable`
+    (`TEMPORAL_UNAVAILABLE`) after `tries`, or `Refusal` (`SETTINGS_INVALID`).
     """
-    options: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
-    if address is not None:
-        options["target_host"] = address
-    options.setdefault("target_host", "localhost:7233")
-    if identity is not None:
-        options["identity"] = identity
+    options = _environment() if address is None else {"target_host": address}
+    options |= {"lazy": lazy} | ({} if identity is None else {"identity": identity})
     for attempt in range(1, tries + 1):
         try:
-            return await Client.connect(**options, data_converter=data_converter(payload_key))
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                return await Client.connect(**options, data_converter=data_converter(payload_key))
         except RuntimeError as error:
-            reason = str(error).splitlines()[0][:200]
+            reason = reason_of(error)
+        except TimeoutError:
+            reason = f"no connection within {CONNECT_TIMEOUT_SECONDS} s"
         if attempt < tries:
             log.warning("Temporal at %s does not answer yet, trying again: %s", options["target_host"], reason)
             await asyncio.sleep(min(0.25 * 2**attempt, 5))
@@ -51,3 +60,24 @@ async def connect(
         subject=str(options["target_host"]),
         remedy="start it (`counterfoil dev` brings one), or set TEMPORAL_ADDRESS",
     )
+
+
+def _environment() -> dict[str, Any]:
+    try:
+        options: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
+    except Exception as error:  # the SDK promises no type for a profile it cannot read
+        raise Refusal(
+            ErrorCode.SETTINGS_INVALID,
+            f"Temporal's own configuration cannot be read: {error}"[:500],
+            subject="temporal",
+            remedy="correct the TEMPORAL_… variables, or the file TEMPORAL_CONFIG_FILE names",
+        ) from error
+    options.setdefault("target_host", "localhost:7233")
+    return options
+
+
+def reason_of(error: BaseException) -> str:
+    """Why Temporal could not be reached, in one line: the SDK's own words carry the transport's internals."""
+    told = str(error).splitlines()[0] if str(error) else type(error).__name__
+    system = re.search(r'message: "([^"]+)" }', told)
+    return (system.group(1) if system else told)[:200]

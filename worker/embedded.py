@@ -22,6 +22,7 @@ from pathlib import Path
 from temporalio.api.enums.v1 import IndexedValueType
 
 from counterfoil.models.errors import ErrorCode, Unavailable
+from counterfoil.worker.orphan import end_orphan, noted
 from counterfoil.workflows.search_attributes import REQUIRED
 
 LOOPBACK = "127.0.0.1"
@@ -90,11 +91,12 @@ async def temporal_server(
 ) -> AsyncIterator[TemporalServer]:
     """Run a Temporal server on `file` with our search attributes registered; stopped when the block ends.
 
-    Ports that are taken are replaced by free ones. Raises `Unavailable` (`TEMPORAL_UNAVAILABLE`) with the server's
-    last words if it does not come up.
+    Ports that are taken are replaced by free ones; a server that a killed process left behind on `file` is ended first.
+    Raises `Unavailable` (`TEMPORAL_UNAVAILABLE`) with the server's last words if it does not come up.
     """
-    port, ui_port = free_port(port), free_port(ui_port)
     file.parent.mkdir(parents=True, exist_ok=True)
+    await asyncio.to_thread(end_orphan, file)
+    port, ui_port = free_port(port), free_port(ui_port)
     log_file = file.with_suffix(".log")
     with log_file.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
@@ -105,11 +107,12 @@ async def temporal_server(
             # Ctrl-C is for us: the server is stopped last, when the worker has drained.
             start_new_session=True,
         )
-    try:
-        await _wait_until_up(process, port, log_file)
-        yield TemporalServer(f"{LOOPBACK}:{port}", f"http://{LOOPBACK}:{ui_port}", process)
-    finally:
-        await stop(process)
+    with noted(file, process.pid):
+        try:
+            await _wait_until_up(process, port, log_file)
+            yield TemporalServer(f"{LOOPBACK}:{port}", f"http://{LOOPBACK}:{ui_port}", process)
+        finally:
+            await stop(process)
 
 
 def _command(program: Path, file: Path, port: int, ui_port: int, namespace: str) -> list[str]:
@@ -137,13 +140,14 @@ async def _wait_until_up(process: asyncio.subprocess.Process, port: int, log_fil
         return
     raise Unavailable(
         ErrorCode.TEMPORAL_UNAVAILABLE,
-        f"the embedded Temporal server did not start: {_last_words(log_file)}",
+        f"the embedded Temporal server did not start: {last_words(log_file)}",
         subject=str(log_file),
         remedy="read its log; another process may hold its file",
     )
 
 
-def _last_words(log_file: Path) -> str:
+def last_words(log_file: Path) -> str:
+    """The end of a server's log."""
     words = log_file.read_text(errors="replace").strip().splitlines()[-3:]
     return " / ".join(words) or "it said nothing"
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from counterfoil.activities.operations.engine import EngineStatus
+from counterfoil.workflows.application_operation import STORE_BEHIND
+from counterfoil.workflows.search_attributes import OPERATION_STATUS
 
 _STATUS = {
     WorkflowExecutionStatus.RUNNING: EngineStatus.RUNNING,
@@ -25,14 +30,17 @@ class TemporalEngine:
         self._task_queue = task_queue
 
     async def wake(self, operation_id: str) -> None:
-        await self._client.start_workflow(
-            "ApplicationOperation",
-            {"resume": operation_id},
-            id=operation_id,
-            task_queue=self._task_queue,
-            start_signal="wake",
-            rpc_timeout=CALL_TIMEOUT,
-        )
+        # Where one has finished, an open row is older than that: the sweep doubts it, nobody just goes on.
+        with contextlib.suppress(WorkflowAlreadyStartedError):
+            await self._client.start_workflow(
+                "ApplicationOperation",
+                {"resume": operation_id},
+                id=operation_id,
+                task_queue=self._task_queue,
+                start_signal="wake",
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+                rpc_timeout=CALL_TIMEOUT,
+            )
 
     async def doubt(self, operation_id: str) -> None:
         await self._client.start_workflow(
@@ -53,4 +61,7 @@ class TemporalEngine:
             raise
         if description.status is None:
             return EngineStatus.RUNNING
-        return _STATUS.get(description.status, EngineStatus.STOPPED)
+        status = _STATUS.get(description.status, EngineStatus.STOPPED)
+        if status is EngineStatus.STOPPED and description.typed_search_attributes.get(OPERATION_STATUS) == STORE_BEHIND:
+            return EngineStatus.BEHIND
+        return status

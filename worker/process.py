@@ -68,6 +68,7 @@ async def serve(
             sweeping.cancel()
             log.info("draining: running activities have %g s to finish", settings.drain_seconds)
     finally:
+        unit.activities.abandon()
         await unit.database.close()
 
 

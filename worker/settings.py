@@ -32,5 +32,7 @@ class WorkerSettings(ConnectionSettings):
     deployment_name: str | None = None
     """With `build_id`: the Temporal worker deployment this worker is a version of."""
     build_id: str | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    """What a worker logs on stderr."""
     fault: str | None = None
     """A fault point at which this process kills itself once. For fault tests and the demonstration only."""

@@ -1,0 +1,149 @@
+"""The exit statuses of the command line: one small table. They are stable; docs/operating.md explains them.
+
+`OK` to `MEND_DEPLOYMENT` say how a command went. The rest say how the operation stands that a command waited for.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from counterfoil.models.errors import ErrorCode
+from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
+
+if TYPE_CHECKING:
+    from counterfoil.models.operations.record import OperationSummary
+
+
+class ExitCode(IntEnum):
+    """What a finished command says to the program that ran it."""
+
+    OK = 0
+    """Done as asked; a command that waits: the operation is completed and verified."""
+    INTERNAL = 1
+    """A failure nobody foresaw."""
+    USAGE = 2
+    """The command line, the request or the settings are wrong."""
+    REFUSED = 3
+    """Understood, and not granted: nothing changed."""
+    NOT_FOUND = 4
+    CONFLICT = 5
+    """What was named is not what stands now: look again."""
+    FORBIDDEN = 6
+    """Whoever asked may not."""
+    UNAVAILABLE = 7
+    """Something needed does not answer now: trying again may succeed."""
+    TIMED_OUT = 8
+    """No answer in the time allowed; the operation itself goes on."""
+    MEND_DEPLOYMENT = 9
+    """A store or the stack must be mended by whoever runs it."""
+    NOT_DONE = 10
+    """The operation ended without its effect: failed, not applied, stopped, cancelled, declined or expired."""
+    AWAITS_PERSON = 11
+    """The operation waits for a decision, a revision or a push."""
+    UNKNOWN_EFFECT = 12
+    """Nobody can know whether the effect happened: someone must attest."""
+    NOT_VERIFIED = 13
+    """The operation is completed, and no fresh evidence bears it out in full."""
+    INTERRUPTED = 130
+    """Ended by Ctrl-C."""
+
+
+MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
+    ExitCode.INTERNAL: frozenset({ErrorCode.INTERNAL, ErrorCode.ADAPTER_RAISED, ErrorCode.ADAPTER_JUNK}),
+    ExitCode.USAGE: frozenset(
+        {
+            ErrorCode.BAD_REQUEST,
+            ErrorCode.BAD_COMMAND,
+            ErrorCode.INVALID_INPUT,
+            ErrorCode.INPUT_TOO_LARGE,
+            ErrorCode.SETTINGS_INVALID,
+            ErrorCode.RESOURCE_MISMATCH,
+            ErrorCode.ACCOUNT_MISMATCH,
+            ErrorCode.WORKBOOK_EDIT_INVALID,
+        }
+    ),
+    ExitCode.REFUSED: frozenset(
+        {
+            ErrorCode.NOT_ENFORCED,
+            ErrorCode.NOT_POSSIBLE,
+            ErrorCode.DEADLINE_PASSED,
+            ErrorCode.DECISION_EXPIRED,
+            ErrorCode.OBSERVATION_PENDING,
+            ErrorCode.LIMIT_REACHED,
+            ErrorCode.RESULT_TOO_LARGE,
+            ErrorCode.PATH_REFUSED,
+            ErrorCode.FILE_TOO_LARGE,
+            ErrorCode.NOT_TEXT,
+            ErrorCode.WORKBOOK_ENCRYPTED,
+            ErrorCode.WORKBOOK_STRICT,
+            ErrorCode.WORKBOOK_LEGACY,
+            ErrorCode.WORKBOOK_NOT_OOXML,
+            ErrorCode.WORKBOOK_CORRUPT,
+            ErrorCode.WORKBOOK_MISLABELLED,
+            ErrorCode.WORKBOOK_UNSUPPORTED_CONTENT,
+        }
+    ),
+    ExitCode.NOT_FOUND: frozenset(
+        {
+            ErrorCode.NOT_FOUND,
+            ErrorCode.UNKNOWN_ROUTE,
+            ErrorCode.UNKNOWN_CAPABILITY,
+            ErrorCode.FILE_NOT_FOUND,
+            ErrorCode.BLOB_MISSING,
+        }
+    ),
+    ExitCode.CONFLICT: frozenset(
+        {
+            ErrorCode.IDEMPOTENCY_CONFLICT,
+            ErrorCode.WORKFLOW_ID_MISMATCH,
+            ErrorCode.STALE_REVISION,
+            ErrorCode.STALE_ASSUMPTIONS,
+            ErrorCode.PROPOSAL_MISMATCH,
+            ErrorCode.RESOLUTION_KEY_CONFLICT,
+            ErrorCode.SOURCE_CHANGED,
+            ErrorCode.TARGET_EXISTS,
+            ErrorCode.FENCED,
+        }
+    ),
+    ExitCode.FORBIDDEN: frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.FORGED_SEAL, ErrorCode.SCOPE_MISSING}),
+    ExitCode.UNAVAILABLE: frozenset(
+        {
+            ErrorCode.TEMPORAL_UNAVAILABLE,
+            ErrorCode.STORE_UNAVAILABLE,
+            ErrorCode.ADAPTER_UNAVAILABLE,
+            ErrorCode.LOCKED,
+            ErrorCode.NOT_READY,
+            ErrorCode.ROUTE_BUSY,
+            ErrorCode.WRITE_FAILED,
+        }
+    ),
+    ExitCode.TIMED_OUT: frozenset({ErrorCode.TIMED_OUT, ErrorCode.ADAPTER_TIMED_OUT}),
+    ExitCode.MEND_DEPLOYMENT: frozenset(
+        {
+            ErrorCode.STORE_BEHIND,
+            ErrorCode.STORE_SCHEMA,
+            ErrorCode.BLOB_CORRUPT,
+            ErrorCode.SEARCH_ATTRIBUTES_MISSING,
+            ErrorCode.ADAPTER_VERSION_CHANGED,
+        }
+    ),
+    ExitCode.UNKNOWN_EFFECT: frozenset({ErrorCode.DISPATCH_LOST}),
+}
+"""Which error codes end a command with which status. Every code is in it once."""
+
+_BY_ERROR = {code: status for status, codes in MEANINGS.items() for code in codes}
+
+
+def of_error(code: ErrorCode) -> ExitCode:
+    """The exit status of a command that met this error."""
+    return _BY_ERROR.get(code, ExitCode.INTERNAL)
+
+
+def of_operation(operation: OperationSummary) -> ExitCode:
+    """The exit status of a command that waited until nothing more happens to the operation by itself."""
+    if operation.state is State.UNKNOWN:
+        return ExitCode.UNKNOWN_EFFECT
+    if operation.state is State.COMPLETED:
+        return ExitCode.OK if operation.verification is Verification.VERIFIED else ExitCode.NOT_VERIFIED
+    return ExitCode.NOT_DONE if operation.state in CLOSED else ExitCode.AWAITS_PERSON
