@@ -44,6 +44,8 @@ async def main(text: str) -> None:
         "ApplicationOperation", request.model_dump(mode="json"), id=request.operation_id, task_queue=settings.task_queue
     )
 
+    await handle.execute_update("opened")  # the claim is decided: the operation exists
+
     # The client reads the proposal, and seals the approval of exactly that one.
     async with await connect(settings) as counterfoil:
         proposed = await counterfoil.wait(request.operation_id)

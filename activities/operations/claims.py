@@ -7,8 +7,10 @@ do not conflict with what is held, because nobody can say when a person will ans
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
 
 from sqlalchemy import ColumnElement, and_, delete, or_, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
@@ -81,12 +83,9 @@ async def are_free(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted])
 
 async def release(work: UnitOfWork, operation_id: str) -> None:
     """Give up all claims of an operation, and name the waiters that may go next in `work.wakes`."""
-    mine = await _claims_of(work, operation_id)
-    if not mine:
-        return
-    await work.session.exec(delete(ClaimRow).where(col(ClaimRow.operation_id) == operation_id))
-    for claim in mine:
-        work.wakes += [waiter for waiter in await _next_waiters(work, claim.resource) if waiter not in work.wakes]
+    given_up = delete(ClaimRow).where(col(ClaimRow.operation_id) == operation_id).returning(col(ClaimRow.resource))
+    freed = list((await work.session.exec(given_up)).scalars())
+    await _name_next_waiters(work, freed)
 
 
 async def let_others_pass(work: UnitOfWork, operation_id: str) -> None:
@@ -102,8 +101,7 @@ async def let_others_pass(work: UnitOfWork, operation_id: str) -> None:
     elsewhere = select(ClaimRow.resource).where(
         col(ClaimRow.operation_id).in_(stuck), col(ClaimRow.resource).not_in(held)
     )
-    for resource in (await work.session.exec(elsewhere.distinct())).all():
-        work.wakes += [waiter for waiter in await _next_waiters(work, resource) if waiter not in work.wakes]
+    await _name_next_waiters(work, list((await work.session.exec(elsewhere.distinct())).all()))
 
 
 async def _claims_of(work: UnitOfWork, operation_id: str) -> list[ClaimRow]:
@@ -112,22 +110,19 @@ async def _claims_of(work: UnitOfWork, operation_id: str) -> list[ClaimRow]:
 
 
 async def _lock_resources(work: UnitOfWork, needs: Sequence[Wanted]) -> None:
-    """Serialise grants on the same resources: one row each, locked in digest order."""
-    for need in needs:
-        found = await work.session.get(ResourceRow, need.resource, with_for_update=True)
-        if found is None:
-            await _insert_resource(work, need)
+    """Serialise grants on the same resources: one row each, locked in digest order. SQLite has one writer anyway."""
+    rows = [{"digest": need.resource, "name": need.name[:500]} for need in needs]
+    insert = sqlite_insert if work.on_sqlite else postgres_insert
+    await work.session.exec(insert(ResourceRow).values(rows).on_conflict_do_nothing())
+    if not work.on_sqlite:
+        digests = [need.resource for need in needs]
+        locked = select(ResourceRow.digest).where(col(ResourceRow.digest).in_(digests))
+        await work.session.exec(locked.order_by(ResourceRow.digest).with_for_update())
 
 
-async def _insert_resource(work: UnitOfWork, need: Wanted) -> None:
-    values = {"digest": need.resource, "name": need.name[:500]}
-    bind = work.session.get_bind()
-    insert = sqlite_insert if bind.dialect.name == "sqlite" else postgres_insert
-    await work.session.exec(insert(ResourceRow).values(values).on_conflict_do_nothing())
-    await work.session.get(ResourceRow, need.resource, with_for_update=True, populate_existing=True)
-
-
-async def _blocker(work: UnitOfWork, operation_id: str, needs: Sequence[Wanted], queued_at: object) -> ClaimRow | None:
+async def _blocker(
+    work: UnitOfWork, operation_id: str, needs: Sequence[Wanted], queued_at: datetime
+) -> ClaimRow | None:
     everything = [need.resource for need in needs]
     exclusive = [need.resource for need in needs if need.exclusive]
     conflicts = or_(col(ClaimRow.exclusive).is_(True), col(ClaimRow.resource).in_(exclusive))
@@ -136,16 +131,10 @@ async def _blocker(work: UnitOfWork, operation_id: str, needs: Sequence[Wanted],
         and_(col(ClaimRow.queued_at) == queued_at, col(ClaimRow.operation_id) < operation_id),
     )
     others = and_(col(ClaimRow.resource).in_(everything), col(ClaimRow.operation_id) != operation_id, conflicts)
-    held = select(ClaimRow).where(others, col(ClaimRow.held).is_(True)).limit(1)
-    blocker = (await work.session.exec(held)).first()
-    if blocker is not None:
-        return blocker
-    waiting = (
-        select(ClaimRow)
-        .where(others, col(ClaimRow.held).is_(False), col(ClaimRow.overtakable).is_(False), earlier)
-        .limit(1)
-    )
-    return (await work.session.exec(waiting)).first()
+    held = col(ClaimRow.held).is_(True)
+    waiting = and_(col(ClaimRow.held).is_(False), col(ClaimRow.overtakable).is_(False), earlier)
+    query = select(ClaimRow).where(others, or_(held, waiting)).order_by(col(ClaimRow.held).desc()).limit(1)
+    return (await work.session.exec(query)).first()
 
 
 async def _is_unknown(work: UnitOfWork, operation_id: str) -> bool:
@@ -153,19 +142,27 @@ async def _is_unknown(work: UnitOfWork, operation_id: str) -> bool:
     return (await work.session.exec(query)).first() == State.UNKNOWN
 
 
-async def _next_waiters(work: UnitOfWork, resource: str) -> list[str]:
-    """Whom a free resource goes to: the first waiter, and those who can share it with that one."""
+async def _name_next_waiters(work: UnitOfWork, resources: Sequence[str]) -> None:
+    """Name, in `work.wakes`, whom each free resource goes to: its first waiter, and those who can share it with it."""
+    if not resources:
+        return
     query = (
         select(ClaimRow)
-        .where(ClaimRow.resource == resource, col(ClaimRow.held).is_(False))
-        .order_by(col(ClaimRow.queued_at), col(ClaimRow.operation_id))
-        .limit(WAKE_LIMIT)
+        .where(col(ClaimRow.resource).in_(resources), col(ClaimRow.held).is_(False))
+        .order_by(ClaimRow.resource, col(ClaimRow.queued_at), col(ClaimRow.operation_id))
+        .limit(WAKE_LIMIT * len(resources))
     )
+    waiting = (await work.session.exec(query)).all()
+    for _, line in groupby(waiting, key=lambda claim: claim.resource):
+        work.wakes += [waiter for waiter in _first_in(line) if waiter not in work.wakes]
+
+
+def _first_in(line: Iterable[ClaimRow]) -> list[str]:
     named: list[str] = []
-    for claim in (await work.session.exec(query)).all():
+    for claim in line:
         if claim.exclusive and named:
             break
         named.append(claim.operation_id)
         if claim.exclusive and not claim.overtakable:
             break
-    return named
+    return named[:WAKE_LIMIT]

@@ -38,11 +38,15 @@ class Attempt:
 async def grant(work: UnitOfWork, row: OperationRow, attempt: Attempt) -> bool:
     """Take the claims, check every guard and journal the attempt; False where it is not granted.
 
-    The row says why: it expired, failed, or is `blocked`. Repeating a grant whose commit was doubtful finds it.
+    The row says why: it expired, failed, or is `blocked`. Repeating a grant whose commit was doubtful finds it, unless
+    it was fenced meanwhile.
     """
-    journaled = await work.session.get(AttemptRow, (row.id, attempt.generation))
+    # Journaling an attempt moves the row's generation up to it: a newer one was never journaled.
+    known = attempt.generation <= row.generation
+    journaled = await work.session.get(AttemptRow, (row.id, attempt.generation)) if known else None
     if journaled is not None:
-        return journaled.token == attempt.token and journaled.outcome is None
+        still_open = row.attempt_open and row.generation == attempt.generation and row.fence < attempt.generation
+        return journaled.token == attempt.token and journaled.outcome is None and still_open
     if not _is_due(row, attempt):
         return False
     if row.deadline is not None and work.now >= row.deadline:
@@ -98,6 +102,9 @@ async def _journal(work: UnitOfWork, row: OperationRow, attempt: Attempt) -> Non
     row.attempt_open = True
     row.adapter_calls += 1
     row.problem = None
+    # What an earlier attempt left at the target is not where this one can be looked at.
+    row.external_id = None
+    row.poll_after_seconds = None
     data = {"generation": attempt.generation, "adapter": f"{route.adapter}@{route.adapter_version}"}
     if attempt.kind is AttemptKind.PREPARE:
         work.session.add(row)

@@ -18,13 +18,14 @@ from counterfoil.models.operations.lifecycle import Cancellation, State, Verific
 from counterfoil.models.operations.outcomes import Evidence, Problem, TypedResult
 from counterfoil.models.operations.record import (
     AttemptRecord,
+    ClaimRecord,
     DecisionRecord,
     LedgerEntry,
     Operation,
     OperationSummary,
 )
 from counterfoil.models.operations.view import Blocked
-from counterfoil.models.tables import AttemptRow, LedgerRow, OperationRow
+from counterfoil.models.tables import AttemptRow, ClaimRow, LedgerRow, OperationRow, ResourceRow
 
 _JSON: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
 
@@ -51,6 +52,12 @@ async def whole(work: UnitOfWork, operation_id: str) -> Operation:
         .where(LedgerRow.subject_id == row.id, LedgerRow.kind == "late_reply")
         .order_by(col(LedgerRow.version))
     )
+    claims = (
+        select(ClaimRow, ResourceRow.name)
+        .join(ResourceRow, col(ResourceRow.digest) == ClaimRow.resource)
+        .where(ClaimRow.operation_id == row.id)
+        .order_by(ResourceRow.name)
+    )
     summary = summary_of(row, work.now)
     return Operation(
         **summary.model_dump(),
@@ -69,6 +76,10 @@ async def whole(work: UnitOfWork, operation_id: str) -> Operation:
         polls=row.polls,
         version=row.ledger_version,
         attempts=tuple(attempt_of(attempt) for attempt in (await work.session.exec(attempts)).all()),
+        claims=tuple(
+            ClaimRecord(name=name, exclusive=claim.exclusive, held=claim.held, since=claim.queued_at)
+            for claim, name in (await work.session.exec(claims)).all()
+        ),
         result=None if row.result is None else TypedResult.model_validate_json(row.result),
         evidence=None if row.evidence is None else Evidence.model_validate_json(row.evidence),
         problem=None if row.problem is None else Problem.model_validate_json(row.problem),

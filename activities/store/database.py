@@ -1,8 +1,9 @@
-"""One async engine for SQLite and PostgreSQL, and the unit of work: one transaction, retried when it is safe to.
+"""One store for SQLite and PostgreSQL, and the unit of work: one transaction, retried when it is safe to.
 
-SQLite runs in WAL with `synchronous=FULL` (the journal must outlive a power cut) and takes the write lock when a
-transaction begins, so two writers never deadlock half-way. PostgreSQL locks rows in one fixed order: the operation,
-then resources by digest, then the session.
+PostgreSQL is spoken to asynchronously, and locks rows in one fixed order: the operation, then resources by digest, then
+the session. SQLite answers in microseconds, so its statements run where they are asked for; only what may wait (taking
+the write lock, the commit's flush to disk) goes to a thread. It runs in WAL with `synchronous=FULL` (the journal must
+outlive a power cut), and takes the write lock when a transaction begins, so two writers never deadlock half-way.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlmodel import Session
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from counterfoil.activities.store.session import DirectSession, StoreSession
 from counterfoil.models.common import Clock, utc_now
 from counterfoil.models.errors import ErrorCode, Unavailable
+from counterfoil.models.tables import SessionRow
 
 T = TypeVar("T")
 
@@ -31,69 +35,102 @@ UNIQUE_VIOLATION = "23505"
 """PostgreSQL's name for it; SQLite, with its one writer, cannot meet it in work that looks before it inserts."""
 
 
-def async_url(url: str) -> str:
-    """A database URL with the async driver this package uses for it.
-
-    Accepts `sqlite:///path` and `postgresql://…`; raises ValueError for any other database.
-    """
-    parsed = make_url(url)
-    drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg"}
-    backend = parsed.get_backend_name()
-    if backend not in drivers:
-        raise ValueError(f"'{backend}' is not supported: use sqlite or postgresql")
-    return parsed.set(drivername=drivers[backend]).render_as_string(hide_password=False)
-
-
 class UnitOfWork:
-    """One transaction: its session, the instant it counts as, and whether it may only read."""
+    """One transaction: its session, the instant it counts as, and whether it may only read.
 
-    def __init__(self, session: AsyncSession, now: datetime, *, read_only: bool = False) -> None:
+    What is added or changed is written once, at the end, or where `session.flush` is called.
+    """
+
+    def __init__(
+        self, session: StoreSession, now: datetime, *, on_sqlite: bool = True, read_only: bool = False
+    ) -> None:
         self.session = session
         self.now = now
+        self.on_sqlite = on_sqlite
         self.read_only = read_only
         self.wakes: list[str] = []
         """Operations whose workflows should look at their rows again once this is committed."""
+        self.locked_sessions: dict[str, SessionRow] = {}
+        """The session rows this unit holds: locked once, always last."""
 
 
 class Database:
-    """The engine and its transactions."""
+    """The engine and its transactions. Opens no connection before the first one."""
 
     def __init__(self, url: str, *, clock: Clock = utc_now, pool_size: int = 10) -> None:
-        self.url = async_url(url)
+        """`url` is `sqlite:///path` or `postgresql://…`; raises ValueError for any other database."""
+        parsed = make_url(url)
+        self.url = parsed.render_as_string(hide_password=True)
         self.clock = clock
-        self.is_sqlite = self.url.startswith("sqlite")
-        self.engine = _sqlite_engine(self.url) if self.is_sqlite else _postgres_engine(self.url, pool_size)
+        self.on_sqlite = parsed.get_backend_name() == "sqlite"
+        self._direct: Engine | None = None
+        self._async: AsyncEngine | None = None
+        if self.on_sqlite:
+            self._direct = _sqlite_engine(parsed.set(drivername="sqlite").render_as_string())
+        elif parsed.get_backend_name() == "postgresql":
+            self._async = _postgres_engine(
+                parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False), pool_size
+            )
+        else:
+            raise ValueError(f"'{parsed.get_backend_name()}' is not supported: use sqlite or postgresql")
         # SQLite has one writer: queue for it here, in order, instead of polling its lock.
-        self._writer = asyncio.Lock() if self.is_sqlite else None
+        self._writer = asyncio.Lock()
 
     async def close(self) -> None:
-        await self.engine.dispose()
+        """Give up all connections."""
+        if self._direct is not None:
+            self._direct.dispose()
+        if self._async is not None:
+            await self._async.dispose()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[UnitOfWork]:
         """One read-write transaction; commits unless the block raises."""
-        if self._writer is None:
-            async with self._open(read_only=False) as work:
+        if self._direct is None:
+            async with self._postgres_unit(read_only=False) as work:
                 yield work
         else:
-            async with self._writer, self._open(read_only=False) as work:
+            async with self._writer, self._sqlite_unit(self._direct, read_only=False) as work:
                 yield work
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[UnitOfWork]:
         """One read-only transaction that sees a single state of the database."""
-        async with self._open(read_only=True) as work:
-            yield work
+        if self._direct is None:
+            async with self._postgres_unit(read_only=True) as work:
+                yield work
+        else:
+            async with self._sqlite_unit(self._direct, read_only=True) as work:
+                yield work
 
     @asynccontextmanager
-    async def _open(self, *, read_only: bool) -> AsyncIterator[UnitOfWork]:
-        options: dict[str, Any] = {"counterfoil_read_only": read_only}
-        if not self.is_sqlite and read_only:
-            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        async with self.engine.connect() as connection:
+    async def _sqlite_unit(self, engine: Engine, *, read_only: bool) -> AsyncIterator[UnitOfWork]:
+        connection = engine.connect().execution_options(counterfoil_read_only=read_only)
+        try:
+            if read_only:
+                connection.begin()
+            else:
+                await _in_thread(connection.begin)
+            with Session(
+                connection, expire_on_commit=False, autoflush=False, join_transaction_mode="control_fully"
+            ) as session:
+                yield UnitOfWork(DirectSession(session), self.clock(), on_sqlite=True, read_only=read_only)
+                if not read_only:
+                    session.flush()
+                    await _in_thread(session.commit)
+        finally:
+            connection.close()
+
+    @asynccontextmanager
+    async def _postgres_unit(self, *, read_only: bool) -> AsyncIterator[UnitOfWork]:
+        assert self._async is not None
+        options: dict[str, Any] = {}
+        if read_only:
+            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        async with self._async.connect() as connection:
             await connection.execution_options(**options)
-            async with AsyncSession(connection, expire_on_commit=False) as session:
-                yield UnitOfWork(session, self.clock(), read_only=read_only)
+            async with AsyncSession(connection, expire_on_commit=False, autoflush=False) as session:
+                yield UnitOfWork(cast(StoreSession, session), self.clock(), on_sqlite=False, read_only=read_only)
                 if not read_only:
                     await session.commit()
 
@@ -122,7 +159,7 @@ class Database:
                     raise Unavailable(
                         ErrorCode.STORE_UNAVAILABLE,
                         f"the database does not answer: {_reason(error)}",
-                        subject=make_url(self.url).render_as_string(hide_password=True),
+                        subject=self.url,
                         remedy="check that it runs and can be reached; this is tried again by itself",
                     ) from error
                 await asyncio.sleep(delay)
@@ -148,10 +185,22 @@ def _is_passing(error: BaseException) -> bool:
     return isinstance(error, OperationalError | InterfaceError) and "no such table" not in str(error)
 
 
-def _sqlite_engine(url: str) -> AsyncEngine:
-    engine = create_async_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, pool_size=8, max_overflow=8)
+async def _in_thread(wait: Callable[[], T]) -> T:
+    """Run something that may wait in a thread, to its end even when this task is cancelled meanwhile."""
+    running = asyncio.get_running_loop().run_in_executor(None, wait)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
 
-    @event.listens_for(engine.sync_engine, "connect")
+
+def _sqlite_engine(url: str) -> Engine:
+    engine = create_engine(
+        url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS, "check_same_thread": False}, pool_size=8, max_overflow=8
+    )
+
+    @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
         # The driver must not begin transactions by itself: `_begin` below says how.
         connection.isolation_level = None
@@ -160,7 +209,7 @@ def _sqlite_engine(url: str) -> AsyncEngine:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         read_only = connection.get_execution_options().get("counterfoil_read_only", False)
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")

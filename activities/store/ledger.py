@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlmodel import col, select
 
 from counterfoil.activities.store.database import UnitOfWork
@@ -38,7 +40,6 @@ async def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
     session = await _locked_session(work, row)
     session.timeline += 1
     row.ledger_version += 1
-    work.session.add(session)
     work.session.add(
         LedgerRow(
             subject_kind=OPERATION,
@@ -51,7 +52,7 @@ async def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
             actor=entry.actor.model_dump_json(exclude_none=True),
             scope=entry.actor.scope,
             evidence=None if entry.evidence is None else entry.evidence.model_dump_json(exclude_none=True),
-            summary=entry.summary[:1000],
+            summary=_readable(entry.summary)[:1000],
             data=_data(entry.data),
             at=work.now,
         )
@@ -60,12 +61,29 @@ async def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
 
 
 async def _locked_session(work: UnitOfWork, row: OperationRow) -> SessionRow:
+    held = work.locked_sessions.get(row.session)
+    if held is not None:
+        return held
     session = await work.session.get(SessionRow, row.session, with_for_update=True)
     if session is None:
-        session = SessionRow(id=row.session, workspace=row.workspace)
-        work.session.add(session)
-        await work.session.flush()
+        session = await _new_session(work, row)
+    work.locked_sessions[row.session] = session
     return session
+
+
+async def _new_session(work: UnitOfWork, row: OperationRow) -> SessionRow:
+    """Make the session's row, unless another transaction makes it at this moment: then wait for that one."""
+    insert = sqlite_insert if work.on_sqlite else postgres_insert
+    values = {"id": row.session, "workspace": row.workspace, "timeline": 0}
+    await work.session.exec(insert(SessionRow).values(values).on_conflict_do_nothing())
+    session = await work.session.get(SessionRow, row.session, with_for_update=True)
+    assert session is not None
+    return session
+
+
+def _readable(text: str) -> str:
+    """Text every database can keep: PostgreSQL knows no NUL, and neither keeps half a character."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _data(data: dict[str, Any]) -> str | None:

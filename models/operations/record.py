@@ -36,6 +36,15 @@ class AttemptRecord(Stored):
     outcome: dict[str, Any] | None = None
 
 
+class ClaimRecord(Stored):
+    """A resource the operation holds, or waits for."""
+
+    name: str
+    exclusive: bool
+    held: bool
+    since: Instant
+
+
 class LedgerEntry(Stored):
     """One thing that happened."""
 
@@ -98,6 +107,8 @@ class Operation(OperationSummary):
     version: int = 0
     """The ledger's head for this operation."""
     attempts: tuple[AttemptRecord, ...] = ()
+    claims: tuple[ClaimRecord, ...] = ()
+    """What it holds or waits for now; empty once it is settled."""
     result: TypedResult | None = None
     evidence: Evidence | None = None
     problem: Problem | None = None

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlmodel import select
 
-from counterfoil.activities.store.database import Database, UnitOfWork, async_url
+from counterfoil.activities.store.database import Database, UnitOfWork
 from counterfoil.activities.store.migration import migrate
 from counterfoil.models.errors import ErrorCode, Unavailable
 from counterfoil.models.tables import ResourceRow, SessionRow
@@ -262,7 +262,7 @@ async def test_work_whose_commit_was_done_but_doubted_is_run_again_and_finds_it(
 
 
 async def test_a_row_that_another_transaction_made_first_is_found_by_the_second(database: Database) -> None:
-    gate = asyncio.Barrier(2) if not database.is_sqlite else None
+    gate = asyncio.Barrier(2) if not database.on_sqlite else None
     made = []
 
     async def claim(unit: UnitOfWork) -> str:
@@ -320,20 +320,9 @@ async def test_a_snapshot_sees_one_state_of_the_database_throughout(database: Da
     assert await names(database) == ["before", "in between"]
 
 
-@pytest.mark.parametrize(
-    ("given", "used"),
-    [
-        ("sqlite:////data/store.db", "sqlite+aiosqlite:////data/store.db"),
-        ("postgresql://u:p@h/d", "postgresql+psycopg://u:p@h/d"),
-    ],
-)
-def test_a_plain_url_gets_the_asynchronous_driver(given: str, used: str) -> None:
-    assert async_url(given) == used
-
-
 def test_other_databases_are_refused() -> None:
     with pytest.raises(ValueError, match="mysql"):
-        async_url("mysql://h/d")
+        Database("mysql://h/d")
 
 
 WRITER = """
