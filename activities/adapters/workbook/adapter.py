@@ -126,7 +126,7 @@ class LocalWorkbook:
                 "source_blob": snapshot.model_dump(mode="json"),
                 "output_digest": material.digest,
                 "asked_cells": result.asked_cells,
-                "formula_results": "dropped" if result.dropped_results else "none",
+                "formula_results": "dropped" if result.has_formulas else "none",
                 "dropped_results": result.dropped_results,
                 "changed_parts": _some(result.changed_parts),
                 "added_parts": _some(result.added_parts),

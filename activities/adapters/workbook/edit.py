@@ -59,6 +59,7 @@ class EditResult:
     changed_parts: tuple[str, ...]
     added_parts: tuple[str, ...]
     removed_parts: tuple[str, ...]
+    has_formulas: bool
     dropped_results: int
     """Formula cells whose stored result was dropped; the application computes them on opening."""
     notes: tuple[str, ...]
@@ -261,7 +262,7 @@ class _Editing:
             self._book.recalculate_on_load()
         if chain_is_stale:
             self._book.drop_calculation_chain()
-        return self._result(changes, dropped)
+        return self._result(changes, dropped, formula_cells)
 
     def _content(self, value: CellValue, before: RawCell, styles: Styles | None) -> CellContent:
         style = None
@@ -296,7 +297,7 @@ class _Editing:
                 self._book.parts[entry.part] = written(sheet, {})
         return dropped, any_formula
 
-    def _result(self, changes: list[Change], dropped: int) -> EditResult:
+    def _result(self, changes: list[Change], dropped: int, has_formulas: bool) -> EditResult:
         book = self._book
         changed = book.changed
         folded = [part.casefold() for part in book.parts]
@@ -312,6 +313,7 @@ class _Editing:
             changed_parts=tuple(sorted(name for name in changed if name in book.source.parts)),
             added_parts=tuple(sorted(name for name in changed if name not in book.source.parts)),
             removed_parts=tuple(sorted(book.removed)),
+            has_formulas=has_formulas,
             dropped_results=dropped,
             notes=tuple(notes),
         )
