@@ -103,8 +103,9 @@ async def _settle_claims(work: UnitOfWork, row: OperationRow, before: State) -> 
 
 
 def is_settled(row: OperationRow) -> bool:
-    """Whether nothing more happens to this row by itself: closed, and not waiting for its verification."""
-    return State(row.state) in CLOSED and row.verification != Verification.PENDING
+    """Whether nothing more happens to this row by itself: closed, and where completed, not awaiting verification."""
+    awaits_verification = row.state == State.COMPLETED and row.verification == Verification.PENDING
+    return State(row.state) in CLOSED and not awaits_verification
 
 
 def request_of(row: OperationRow) -> OperationRequest:
