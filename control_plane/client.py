@@ -348,8 +348,9 @@ class ControlPlane:
 
 
 def is_settled(operation: OperationSummary) -> bool:
-    """Whether nothing more happens to it by itself."""
-    return operation.state in CLOSED and operation.verification is not Verification.PENDING
+    """Whether nothing more happens to it by itself: closed, and where completed, not awaiting verification."""
+    awaits_verification = operation.state is State.COMPLETED and operation.verification is Verification.PENDING
+    return operation.state in CLOSED and not awaits_verification
 
 
 def awaits_person(operation: Operation) -> bool:

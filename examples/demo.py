@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,20 @@ from counterfoil.worker.embedded import TemporalServer, stop, temporal_server
 
 EXAMPLES = Path(__file__).parent.absolute()
 WORKBOOK = "quarterly-report.xlsx"
+DATE = {"type": "date", "date": "2024-10-08"}
+TEXT = {"type": "text", "text": "Finance"}
 OWNER = Owner(workspace="demo", session="demo-session")
 QUESTION = DecisionRequest(reason="The report goes to the board.", question="Apply these changes?")
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+@dataclass(frozen=True)
+class Story:
+    """What happened to one operation."""
+
+    name: str
+    operation: Operation
+    told: str
 
 
 class Stage:
@@ -114,15 +126,16 @@ def workbook_request(key: str, edits: list[dict[str, Any]], objective: str, *, a
     )
 
 
-def set_cell(cell: str, value: dict[str, Any], sheet: str = "Summary") -> dict[str, Any]:
+def set_cell(sheet: str, cell: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"op": "set_cell", "sheet": sheet, "cell": cell, "value": value}
 
 
-async def approved(stage: Stage, counterfoil: ControlPlane) -> tuple[Operation, str]:
+async def approved(counterfoil: ControlPlane) -> tuple[Operation, str]:
     console.rule("[bold]1. Prepare, look, approve, dispatch, verify")
     edits = [
-        set_cell("B2", {"type": "number", "number": 128500}),
-        set_cell("A1", {"type": "text", "text": "=not a formula, but a title"}),
+        set_cell("Revenue", "B2", {"type": "number", "number": 42100}),
+        set_cell("Assumptions", "B3", {"type": "text", "text": "=audited (text, not a formula)"}),
+        {"op": "append_row", "sheet": "Log", "values": [DATE, TEXT, {"type": "text", "text": "Corrected July"}]},
     ]
     created = await counterfoil.create(
         workbook_request("board-report", edits, "Correct the quarter's revenue", ask=True)
@@ -133,30 +146,35 @@ async def approved(stage: Stage, counterfoil: ControlPlane) -> tuple[Operation, 
     console.print("Approving with a plain Temporal signal, as the UI or the temporal command would send it …")
     handle = counterfoil.temporal.get_workflow_handle(proposed.operation_id)
     await handle.signal("decide", {"proposal_digest": proposed.proposal_digest, "verdict": "approve"})
-    done = await counterfoil.wait(proposed.operation_id, timeout_seconds=60)
+    await handle.result()
+    done = await counterfoil.get(proposed.operation_id)
     show_evidence(done)
     return done, "approved, applied once, verified by an independent reader"
 
 
-async def repeated(stage: Stage, counterfoil: ControlPlane, first: Operation) -> str:
-    console.rule("[bold]2. The same key again; the same key for something else")
+async def repeated(counterfoil: ControlPlane, first: Operation) -> str:
+    console.rule("[bold]2. The same key again")
     again = await counterfoil.create(first.request)
-    assert again.operation_id == first.operation_id
-    assert again.revision == first.revision
+    assert (again.operation_id, again.revision) == (first.operation_id, first.revision)
     console.print(f"Same request, same key → the same operation [cyan]{again.operation_id}[/], nothing done again.")
+    return "the same operation, nothing done again"
+
+
+async def refused(counterfoil: ControlPlane, first: Operation) -> str:
+    console.rule("[bold]3. The same key for something else")
     try:
         await counterfoil.create(first.request.model_copy(update={"objective": "Something else entirely"}))
     except Refusal as refusal:
         console.print(f"Another request under that key → refused: [yellow]{refusal.code}[/], {refusal.detail}.")
-        return f"same operation returned; another request refused with {refusal.code}"
+        return f"refused with {refusal.code}; nothing started"
     raise AssertionError("another request under a used key was accepted")
 
 
 async def killed(stage: Stage, counterfoil: ControlPlane) -> tuple[Operation, str]:
-    console.rule("[bold]3. The worker is killed after the file was published, before the reply was recorded")
+    console.rule("[bold]4. The worker is killed after the file was published, before the reply was recorded")
     await stage.stop_worker()
     await stage.start_worker(fault="publish.done")
-    edits = [set_cell("B3", {"type": "number", "number": 73000})]
+    edits = [set_cell("Cost", "D4", {"type": "number", "number": 27950})]
     created = await counterfoil.create(workbook_request("after-crash", edits, "Correct the quarter's costs", ask=False))
     died = await stage.worker_died()
     assert died == -signal.SIGKILL
@@ -170,13 +188,13 @@ async def killed(stage: Stage, counterfoil: ControlPlane) -> tuple[Operation, st
             console.print(f"  {entry.at:%H:%M:%S}  {entry.kind:<17} {entry.summary}")
     done = await counterfoil.get(created.operation_id)
     assert [attempt.generation for attempt in done.attempts] == [1]
-    assert cell_value(stage, "Summary", "B3") == 73000
+    assert cell_value(stage, "Cost", row=4, column=4) == 27950
     show_evidence(done)
     return done, "unknown, lock held, observed as applied: one attempt, one effect in the file"
 
 
-async def attested(stage: Stage, counterfoil: ControlPlane) -> tuple[Operation, str]:
-    console.rule("[bold]4. An effect that nobody can observe")
+async def attested(counterfoil: ControlPlane) -> tuple[Operation, str]:
+    console.rule("[bold]5. An effect that nobody can observe")
     request = OperationRequest(
         owner=OWNER,
         idempotency_key="letter",
@@ -204,17 +222,6 @@ async def attested(stage: Stage, counterfoil: ControlPlane) -> tuple[Operation, 
     return done, "unknown until a person attested; verification stays unavailable"
 
 
-async def cancelled(stage: Stage, counterfoil: ControlPlane) -> tuple[Operation, str]:
-    console.rule("[bold]5. Cancelled before anything was dispatched")
-    edits = [{"op": "add_sheet", "sheet": "Appendix"}]
-    created = await counterfoil.create(workbook_request("appendix", edits, "Add an appendix", ask=True))
-    await counterfoil.wait(created.operation_id, timeout_seconds=60)
-    answer = await counterfoil.cancel(created.operation_id, "the board wants no appendix")
-    done = await counterfoil.get(created.operation_id)
-    console.print(f"{answer.detail.capitalize()}; the file is untouched.")
-    return done, "cancelled locally, no effect"
-
-
 def show_proposal(operation: Operation) -> None:
     prepared = operation.prepared
     assert prepared is not None
@@ -227,7 +234,7 @@ def show_proposal(operation: Operation) -> None:
 
 
 def show_evidence(operation: Operation) -> None:
-    assert (operation.state, operation.verification) == ("completed", "verified"), operation
+    assert (operation.state, operation.verification) == ("completed", "verified"), operation.state
     assert operation.evidence is not None
     facts = ", ".join(
         f"{name} {value}" for name, value in operation.evidence.facts.items() if not isinstance(value, dict | list)
@@ -238,24 +245,23 @@ def show_evidence(operation: Operation) -> None:
     console.print(f"  {operation.evidence.digest}\n  {facts}")
 
 
-def cell_value(stage: Stage, sheet: str, cell: str) -> Any:
-    rows = (
-        CalamineWorkbook.from_path(stage.workspace / WORKBOOK).get_sheet_by_name(sheet).to_python(skip_empty_area=False)
-    )
-    return rows[int(cell[1:]) - 1]["ABCDEFGH".index(cell[0])]
+def cell_value(stage: Stage, sheet: str, *, row: int, column: int) -> Any:
+    """What a reader that is not ours finds in the published file."""
+    book = CalamineWorkbook.from_path(stage.workspace / WORKBOOK)
+    return book.get_sheet_by_name(sheet).to_python(skip_empty_area=False)[row - 1][column - 1]
 
 
-def summary(stage: Stage, stories: list[tuple[str, Operation, str]], seconds: float) -> None:
+async def summarise(stage: Stage, counterfoil: ControlPlane, stories: list[Story], seconds: float) -> None:
     console.rule("[bold]Summary")
-    table = Table("Story", "State", "Verification", "What happened", show_lines=False)
-    for name, operation, told in stories:
-        table.add_row(name, operation.state, operation.verification, told)
+    table = Table("Story", "State", "Verification", "What happened")
+    for story in stories:
+        table.add_row(story.name, story.operation.state, story.operation.verification, story.told)
     console.print(table)
     console.print("Histories in the Temporal UI:")
-    for name, operation, _ in stories:
-        console.print(
-            f"  {name:<28} {stage.server.ui}/namespaces/default/workflows/{operation.operation_id}", soft_wrap=True
-        )
+    for story in stories:
+        run = await counterfoil.temporal.get_workflow_handle(story.operation.operation_id).describe()
+        address = f"{stage.server.ui}/namespaces/default/workflows/{run.id}/{run.run_id}/history"
+        console.print(f"  {story.name:<26} {address}", soft_wrap=True)
     console.print(f"[bold green]All stories ended as they should[/], in {seconds:.0f} s.")
 
 
@@ -268,13 +274,13 @@ async def play(keep: bool) -> None:
         counterfoil = await connected()
         console.print(f"Temporal UI: {stage.server.ui}    workspace: {stage.workspace}")
         async with counterfoil:
-            first, told = await approved(stage, counterfoil)
-            stories = [("1 approve and verify", first, told)]
-            stories.append(("2 the same key", first, await repeated(stage, counterfoil, first)))
-            stories.append(("3 killed with -9", *await killed(stage, counterfoil)))
-            stories.append(("4 attested", *await attested(stage, counterfoil)))
-            stories.append(("5 cancelled", *await cancelled(stage, counterfoil)))
-            summary(stage, stories, time.monotonic() - began)
+            first, told = await approved(counterfoil)
+            stories = [Story("1 approve and verify", first, told)]
+            stories.append(Story("2 same key again", first, await repeated(counterfoil, first)))
+            stories.append(Story("3 same key, other request", first, await refused(counterfoil, first)))
+            stories.append(Story("4 killed with -9", *await killed(stage, counterfoil)))
+            stories.append(Story("5 attested", *await attested(counterfoil)))
+            await summarise(stage, counterfoil, stories, time.monotonic() - began)
         if keep:
             console.print("The stack stays up for you to look around; Ctrl-C ends it.")
             await asyncio.Event().wait()
@@ -299,7 +305,7 @@ def main() -> None:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(play(arguments.keep))
     except BaseException:
-        console.print_exception()
+        console.print_exception(show_locals=False)
         code = 1
     # Clients of Temporal can crash while the interpreter ends (sdk-python#300): flush, and end here.
     sys.stdout.flush()

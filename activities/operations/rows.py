@@ -85,6 +85,8 @@ async def move(
         row.queued_at = work.now
     if after in CLOSED:
         row.closed_at = work.now
+    if after in CLOSED - {State.COMPLETED}:
+        row.verification = Verification.UNAVAILABLE  # nothing was claimed, so there is nothing to verify
     work.session.add(row)
     await ledger.append(
         work, row, Entry(kind=event, summary=summary, actor=actor, evidence=evidence, data=(data or {}) | {"to": after})
