@@ -106,10 +106,12 @@ def load_settings(kind: type[S], **values: Any) -> S:
     try:
         return kind(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
-        told = "; ".join(
-            f"COUNTERFOIL_{str(one['loc'][0]).upper()}: {one['msg'].removeprefix('Value error, ')}"
-            for one in error.errors()
-        )
+        told = "; ".join(_problem(one["loc"], one["msg"]) for one in error.errors())
         raise Refusal(
             ErrorCode.SETTINGS_INVALID, told, subject="settings", remedy="docs/operating.md lists the settings"
         ) from None
+
+
+def _problem(place: tuple[int | str, ...], told: str) -> str:
+    variable = f"COUNTERFOIL_{str(place[0]).upper()}: " if place else ""
+    return variable + told.removeprefix("Value error, ")

@@ -13,6 +13,8 @@ from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unav
 from counterfoil.worker.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from temporalio.service import RPCError
+
     from counterfoil.control_plane.client import ControlPlane
 
 
@@ -27,44 +29,58 @@ async def reached(*, lazy: bool = False, timeout_seconds: float = 60) -> AsyncIt
     from counterfoil.control_plane.connection import connect
 
     quiet_temporal()
-    with_errors = errors_told()
-    async with with_errors, await connect(lazy=lazy, timeout_seconds=timeout_seconds) as control_plane:
+    async with errors_told(), await connect(lazy=lazy, timeout_seconds=timeout_seconds) as control_plane:
         yield control_plane
 
 
 @asynccontextmanager
 async def errors_told() -> AsyncIterator[None]:
     """Turn what libraries raise when the deployment is not there, or not set up, into errors with a remedy."""
-    from sqlalchemy.exc import DBAPIError
-    from temporalio.service import RPCError, RPCStatusCode
-
     try:
         yield
-    except DBAPIError as error:
-        raise _store_error(error) from error
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            raise Refusal(
-                ErrorCode.SETTINGS_INVALID,
-                f"Temporal says: {error.message}",
-                subject="temporal",
-                remedy="check TEMPORAL_NAMESPACE; the namespace must exist",
-            ) from error
-        raise Unavailable(
-            ErrorCode.TEMPORAL_UNAVAILABLE,
-            f"Temporal did not take the call: {error.message}",
-            subject="temporal",
-            remedy="check that the Temporal server runs, and that these credentials may use it",
-        ) from error
-    except ModuleNotFoundError as error:
-        if error.name != "psycopg":
+    except CounterfoilError:
+        raise
+    except Exception as error:
+        known = _known(error)
+        if known is None:
             raise
-        raise Refusal(
+        raise known from error
+
+
+def _known(error: Exception) -> CounterfoilError | None:
+    from sqlalchemy.exc import DBAPIError
+    from temporalio.service import RPCError
+
+    if isinstance(error, DBAPIError):
+        return _store_error(error)
+    if isinstance(error, RPCError):
+        return _temporal_error(error)
+    if isinstance(error, ModuleNotFoundError) and error.name == "psycopg":
+        return Refusal(
             ErrorCode.SETTINGS_INVALID,
             "PostgreSQL needs the driver psycopg, which is not installed",
             subject="settings",
             remedy="install it with: pip install 'counterfoil[postgres]'",
-        ) from error
+        )
+    return None
+
+
+def _temporal_error(error: RPCError) -> CounterfoilError:
+    from temporalio.service import RPCStatusCode
+
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return Refusal(
+            ErrorCode.SETTINGS_INVALID,
+            f"Temporal says: {error.message}",
+            subject="temporal",
+            remedy="check TEMPORAL_NAMESPACE; the namespace must exist",
+        )
+    return Unavailable(
+        ErrorCode.TEMPORAL_UNAVAILABLE,
+        f"Temporal did not take the call: {error.message}",
+        subject="temporal",
+        remedy="check that the Temporal server runs, and that these credentials may use it",
+    )
 
 
 def _store_error(error: Exception) -> CounterfoilError:

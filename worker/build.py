@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Any
 
 from temporalio.client import Client
@@ -115,14 +116,22 @@ def _shared(settings: WorkerSettings) -> dict[str, Any]:
         "max_heartbeat_throttle_interval": timedelta(seconds=settings.heartbeat_seconds / 3),
         "default_heartbeat_throttle_interval": timedelta(seconds=settings.heartbeat_seconds / 3),
     }
-    if settings.deployment_name is not None and settings.build_id is not None:
-        options["deployment_config"] = WorkerDeploymentConfig(
-            version=WorkerDeploymentVersion(settings.deployment_name, settings.build_id),
-            use_worker_versioning=True,
-            # An operation may live for months: it goes on under the newest version, after a replay test.
-            default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
-        )
+    options["deployment_config"] = _deployment(settings)
     return options
+
+
+def _deployment(settings: WorkerSettings) -> WorkerDeploymentConfig:
+    if settings.deployment_name is None or settings.build_id is None:
+        # Named all the same: for a worker without a name the SDK hashes every loaded module, half a second a start.
+        return WorkerDeploymentConfig(
+            version=WorkerDeploymentVersion("counterfoil", version("counterfoil")), use_worker_versioning=False
+        )
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(settings.deployment_name, settings.build_id),
+        use_worker_versioning=True,
+        # An operation may live for months: it goes on under the newest version, after a replay test.
+        default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
+    )
 
 
 def adapter_activities(activities: OperationActivities) -> list[Callable[..., Any]]:

@@ -14,14 +14,12 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.engine import make_url
-
 from counterfoil.control_plane.keys import resolve_key
 from counterfoil.control_plane.settings import STACK_FILE
-from counterfoil.control_plane.temporal import connect
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.worker.access import errors_told, quiet_temporal
 from counterfoil.worker.embedded import (
@@ -34,7 +32,6 @@ from counterfoil.worker.embedded import (
 )
 from counterfoil.worker.ending import Stop, end, until_stopped
 from counterfoil.worker.exit_codes import ExitCode, of_error
-from counterfoil.worker.process import serve
 
 if TYPE_CHECKING:
     from counterfoil.worker.build import Unit
@@ -61,18 +58,19 @@ class DevStack:
 
     async def run(self) -> ExitCode:
         """Start, say where everything is, serve until told to stop, stop in order."""
-        quiet_temporal()
         self._refuse_taken(self._port)
         self._refuse_taken(self._ui_port)
         with exclusive(self._settings.state_dir):
             self._log_to_file()
-            return await until_stopped(self._story, told=self._told, at_once=self._at_once)
+            async with errors_told():
+                return await until_stopped(self._story, told=self._told, at_once=self._at_once)
 
     async def _story(self, stop: Stop) -> ExitCode:
         settings = self._settings
         self._progress("starting the Temporal server")
+        # Most of a start is importing: it is done while the server comes up.
+        importing = asyncio.create_task(asyncio.to_thread(import_module, "counterfoil.worker.process"))
         async with (
-            errors_told(),
             temporal_server(
                 settings.state_dir / TEMPORAL_FILE,
                 port=self._port or USUAL_PORT,
@@ -80,6 +78,11 @@ class DevStack:
             ) as server,
         ):
             self._server = server
+            await importing
+            from counterfoil.control_plane.temporal import connect
+            from counterfoil.worker.process import serve
+
+            quiet_temporal()
             client = await connect(
                 address=server.address,
                 payload_key=resolve_key(settings.payload_key),
@@ -137,6 +140,8 @@ class DevStack:
         self._output.say(f"[{time.monotonic() - self._began:4.1f} s] {text} …", style="dim")
 
     def _summary(self, server: TemporalServer, unit: Unit) -> None:
+        from sqlalchemy.engine import make_url
+
         settings = self._settings
         database = make_url(settings.database).render_as_string(hide_password=True)
         routes = ", ".join(route.id for route in unit.catalog.routes())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from counterfoil.control_plane.settings import ConnectionSettings
 
@@ -36,3 +36,9 @@ class WorkerSettings(ConnectionSettings):
     """What a worker logs on stderr."""
     fault: str | None = None
     """A fault point at which this process kills itself once. For fault tests and the demonstration only."""
+
+    @model_validator(mode="after")
+    def _version_is_whole(self) -> Self:
+        if (self.deployment_name is None) != (self.build_id is None):
+            raise ValueError("deployment_name and build_id are given together or not at all")
+        return self
