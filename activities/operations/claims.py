@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from sqlalchemy import ColumnElement, and_, delete, or_, update
+from sqlalchemy import ColumnElement, and_, case, delete, func, or_, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.orm import aliased
 from sqlmodel import col, select
 
 from counterfoil.activities.store.database import UnitOfWork
@@ -58,50 +59,67 @@ async def take(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> 
     mine = {claim.resource: claim for claim in await _claims_of(work, row.id)}
     if mine and all(claim.held for claim in mine.values()):
         return None
-    queued_at = row.queued_at or work.now
-    blocker = await _blocker(work, row.id, needs, queued_at)
-    holder_is_unknown = blocker is not None and blocker.held and await _is_unknown(work, blocker.operation_id)
+    queued_at = _place_in_line(work, row, mine.values())
+    blocker, is_unknown = await _blocker(work, row.id, needs, queued_at)
     for need in needs:
         claim = mine.get(need.resource) or ClaimRow(
             operation_id=row.id, resource=need.resource, exclusive=need.exclusive, held=False, queued_at=queued_at
         )
         claim.held = blocker is None
-        claim.overtakable = holder_is_unknown
+        claim.overtakable = is_unknown
         work.session.add(claim)
     if blocker is None:
         return None
     name = next(need.name for need in needs if need.resource == blocker.resource)
     how = "held by" if blocker.held else "claimed earlier by"
-    because = ", whose effect is unknown" if holder_is_unknown else ""
+    because = ", whose effect is unknown" if is_unknown else ""
     return Blocked(code=ErrorCode.LOCKED, detail=f"{name} is {how} {blocker.operation_id}{because}")
 
 
 async def are_free(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> bool:
     """Whether an operation that waits could take its claims now. Reads only."""
-    return await _blocker(work, row.id, needs, row.queued_at or work.now) is None
+    queued_at = _place_in_line(work, row, await _claims_of(work, row.id))
+    return (await _blocker(work, row.id, needs, queued_at))[0] is None
 
 
 async def release(work: UnitOfWork, operation_id: str) -> None:
     """Give up all claims of an operation, and name the waiters that may go next in `work.wakes`."""
-    given_up = delete(ClaimRow).where(col(ClaimRow.operation_id) == operation_id).returning(col(ClaimRow.resource))
-    freed = list((await work.session.exec(given_up)).scalars())
-    await _name_next_waiters(work, freed)
+    given_up = (
+        delete(ClaimRow)
+        .where(col(ClaimRow.operation_id) == operation_id)
+        .returning(col(ClaimRow.resource), col(ClaimRow.exclusive))
+    )
+    freed = (await work.session.exec(given_up)).all()
+    stood_in_everyones_way = [resource for resource, exclusive in freed if exclusive]
+    shared = [resource for resource, exclusive in freed if not exclusive]
+    waits = or_(
+        col(ClaimRow.resource).in_(stood_in_everyones_way),
+        and_(col(ClaimRow.resource).in_(shared), col(ClaimRow.exclusive).is_(True)),
+    )
+    if freed:
+        await _name_next_waiters(work, waits)
 
 
 async def let_others_pass(work: UnitOfWork, operation_id: str) -> None:
     """An operation became unknown: those that wait for it may be overtaken, and whoever waits behind them is named."""
-    held = [claim.resource for claim in await _claims_of(work, operation_id) if claim.held]
-    if not held:
-        return
-    waiting = select(ClaimRow.operation_id).where(col(ClaimRow.resource).in_(held), col(ClaimRow.held).is_(False))
-    stuck = list((await work.session.exec(waiting.distinct().limit(WAKE_LIMIT))).all())
-    if not stuck:
-        return
-    await work.session.exec(update(ClaimRow).where(col(ClaimRow.operation_id).in_(stuck)).values(overtakable=True))
-    elsewhere = select(ClaimRow.resource).where(
-        col(ClaimRow.operation_id).in_(stuck), col(ClaimRow.resource).not_in(held)
+    held = [claim for claim in await _claims_of(work, operation_id) if claim.held]
+    everything = [claim.resource for claim in held]
+    exclusive = [claim.resource for claim in held if claim.exclusive]
+    stuck = select(ClaimRow.operation_id).where(
+        col(ClaimRow.resource).in_(everything),
+        col(ClaimRow.held).is_(False),
+        or_(col(ClaimRow.exclusive).is_(True), col(ClaimRow.resource).in_(exclusive)),
     )
-    await _name_next_waiters(work, list((await work.session.exec(elsewhere.distinct())).all()))
+    overtakable = update(ClaimRow).where(col(ClaimRow.operation_id).in_(stuck)).values(overtakable=True)
+    marked = (await work.session.exec(overtakable.returning(col(ClaimRow.resource)))).scalars().all()
+    if marked:
+        behind = and_(col(ClaimRow.resource).in_(set(marked)), col(ClaimRow.overtakable).is_(False))
+        await _name_next_waiters(work, behind)
+
+
+def _place_in_line(work: UnitOfWork, row: OperationRow, claims: Iterable[ClaimRow]) -> datetime:
+    """Since when an operation waits: asking again does not put it at the end."""
+    return min((claim.queued_at for claim in claims), default=row.queued_at or work.now)
 
 
 async def _claims_of(work: UnitOfWork, operation_id: str) -> list[ClaimRow]:
@@ -122,7 +140,8 @@ async def _lock_resources(work: UnitOfWork, needs: Sequence[Wanted]) -> None:
 
 async def _blocker(
     work: UnitOfWork, operation_id: str, needs: Sequence[Wanted], queued_at: datetime
-) -> ClaimRow | None:
+) -> tuple[ClaimRow | None, bool]:
+    """A claim that stands in the way, and whether it is held by an unknown effect: of several, such a one."""
     everything = [need.resource for need in needs]
     exclusive = [need.resource for need in needs if need.exclusive]
     conflicts = or_(col(ClaimRow.exclusive).is_(True), col(ClaimRow.resource).in_(exclusive))
@@ -133,36 +152,45 @@ async def _blocker(
     others = and_(col(ClaimRow.resource).in_(everything), col(ClaimRow.operation_id) != operation_id, conflicts)
     held = col(ClaimRow.held).is_(True)
     waiting = and_(col(ClaimRow.held).is_(False), col(ClaimRow.overtakable).is_(False), earlier)
-    query = select(ClaimRow).where(others, or_(held, waiting)).order_by(col(ClaimRow.held).desc()).limit(1)
-    return (await work.session.exec(query)).first()
-
-
-async def _is_unknown(work: UnitOfWork, operation_id: str) -> bool:
-    query = select(OperationRow.state).where(OperationRow.id == operation_id)
-    return (await work.session.exec(query)).first() == State.UNKNOWN
-
-
-async def _name_next_waiters(work: UnitOfWork, resources: Sequence[str]) -> None:
-    """Name, in `work.wakes`, whom each free resource goes to: its first waiter, and those who can share it with it."""
-    if not resources:
-        return
+    unknown_first = case((col(OperationRow.state) == State.UNKNOWN, 0), else_=1)
     query = (
-        select(ClaimRow)
-        .where(col(ClaimRow.resource).in_(resources), col(ClaimRow.held).is_(False))
-        .order_by(ClaimRow.resource, col(ClaimRow.queued_at), col(ClaimRow.operation_id))
-        .limit(WAKE_LIMIT * len(resources))
+        select(ClaimRow, OperationRow.state)
+        .join(OperationRow, col(OperationRow.id) == ClaimRow.operation_id)
+        .where(others, or_(held, waiting))
+        .order_by(col(ClaimRow.held).desc(), unknown_first)
+        .limit(1)
     )
-    waiting = (await work.session.exec(query)).all()
-    for _, line in groupby(waiting, key=lambda claim: claim.resource):
-        work.wakes += [waiter for waiter in _first_in(line) if waiter not in work.wakes]
+    found = (await work.session.exec(query)).first()
+    if found is None:
+        return None, False
+    claim, state = found
+    return claim, claim.held and state == State.UNKNOWN
+
+
+async def _name_next_waiters(work: UnitOfWork, waits: ColumnElement[bool]) -> None:
+    """Name, in `work.wakes`, whom each resource goes to next among the claims that `waits` picks."""
+    place = (
+        func.row_number()
+        .over(partition_by=col(ClaimRow.resource), order_by=(col(ClaimRow.queued_at), col(ClaimRow.operation_id)))
+        .label("place")
+    )
+    lines = select(ClaimRow, place).where(waits, col(ClaimRow.held).is_(False)).subquery()
+    waiter = aliased(ClaimRow, lines)
+    query = select(waiter).where(lines.c.place <= WAKE_LIMIT).order_by(lines.c.resource, lines.c.place)
+    for _, line in groupby((await work.session.exec(query)).all(), key=lambda claim: claim.resource):
+        work.wakes += [name for name in _first_in(line) if name not in work.wakes]
 
 
 def _first_in(line: Iterable[ClaimRow]) -> list[str]:
+    """Whom a free resource goes to: the first waiter and those who can share it, past all that may be overtaken."""
     named: list[str] = []
+    shared = False
     for claim in line:
-        if claim.exclusive and named:
+        if claim.exclusive and shared:
             break
         named.append(claim.operation_id)
-        if claim.exclusive and not claim.overtakable:
-            break
-    return named[:WAKE_LIMIT]
+        if not claim.overtakable:
+            if claim.exclusive:
+                break
+            shared = True
+    return named

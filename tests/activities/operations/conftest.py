@@ -103,7 +103,7 @@ class Bench:
     async def grant(
         self, operation_id: str, generation: int = 1, token: str = "t", kind: AttemptKind = AttemptKind.EXECUTE
     ) -> bool:
-        attempt = Attempt(kind, generation, token)
+        attempt = Attempt(AttemptKind(kind), generation, token)
         return await self._on(operation_id, lambda work, row: journal.grant(work, row, attempt))
 
     async def fence(self, operation_id: str, generation: int = 1) -> None:
@@ -223,13 +223,13 @@ async def bench(database: Database, tmp_path: Path, clock: SetClock) -> AsyncIte
     yield Bench(database, tmp_path, clock)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def bench_class() -> type[Bench]:
     """For tests that make their own, on a database of their own."""
     return Bench
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def clock_class() -> type[SetClock]:
     return SetClock
 
