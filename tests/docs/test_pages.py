@@ -1,0 +1,146 @@
+"""The pages say what the code says: codes, statuses, lifecycle, request, route, rooms, commands, dependencies."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from counterfoil.activities.adapters.builtin import build_catalog
+from counterfoil.models.errors import ErrorCode
+from counterfoil.models.operations.commands import CONTRACTS, REQUIRED_SCOPE
+from counterfoil.models.operations.contract import Constraints, OperationRequest, Owner, Resource
+from counterfoil.models.operations.lifecycle import TRANSITIONS, Cancellation, State, Verification
+from counterfoil.models.operations.route import Route
+from counterfoil.worker.exit_codes import ExitCode, of_error
+from counterfoil.workflows.search_attributes import REQUIRED
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def page(name: str) -> str:
+    return (REPOSITORY / "docs" / name).read_text()
+
+
+def rows(text: str, *heading: str) -> list[list[str]]:
+    """The cells of every table with these column headings."""
+    found: list[list[str]] = []
+    inside = False
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells == list(heading):
+            inside = True
+        elif not cells:
+            inside = False
+        elif inside and not set("".join(cells)) <= {"-", ":"}:
+            found.append(cells)
+    assert found, f"no table with the columns {heading}"
+    return found
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_every_error_code_is_explained_once_with_its_exit_status():
+    told = {names(code)[0]: int(status) for code, _, _, status in rows(page("errors.md"), "code", "meaning", "what to do", "exit")}
+
+    assert told == {code.value: of_error(code).value for code in ErrorCode}
+
+
+def test_every_exit_status_is_explained():
+    told = {int(status): names(name)[0] for status, name, _ in rows(page("errors.md"), "exit", "name", "meaning")}
+
+    assert told == {code.value: code.name for code in ExitCode}
+
+
+def test_the_lifecycle_table_is_the_one_the_store_consults():
+    told = {
+        (names(event)[0], tuple(sorted(names(sources))), names(destination)[0])
+        for event, sources, destination, _ in rows(page("operations.md"), "event", "from", "to", "when")
+    }
+
+    assert told == {
+        (one.event.value, tuple(sorted(state.value for state in one.sources)), one.destination.value)
+        for one in TRANSITIONS
+    }
+
+
+@pytest.mark.parametrize(
+    ("heading", "fields"),
+    [
+        ("field of the request", set(OperationRequest.model_fields)),
+        ("field of `constraints`", set(Constraints.model_fields)),
+        ("field of `owner`", set(Owner.model_fields)),
+        ("field of a resource", set(Resource.model_fields)),
+        ("field of a route", set(Route.model_fields)),
+    ],
+)
+def test_every_field_of_a_contract_is_explained(heading: str, fields: set[str]):
+    assert {names(cells[0])[0] for cells in rows(page("operations.md"), heading, "meaning")} == fields
+
+
+def test_every_status_is_explained():
+    told = rows(page("operations.md"), "status", "values")
+
+    assert [(names(name)[0], names(values)) for name, values in told] == [
+        ("state", [state.value for state in State]),
+        ("verification", [status.value for status in Verification]),
+        ("cancellation", [status.value for status in Cancellation]),
+    ]
+
+
+def test_every_command_is_explained_with_its_fields_and_its_scope():
+    told = {
+        names(command)[0]: (names(fields), names(scope))
+        for command, fields, scope, _ in rows(page("operations.md"), "command", "fields", "scope", "meaning")
+    }
+
+    assert told == {
+        name.value: (
+            [field if info.is_required() else f"{field}?" for field, info in contract.model_fields.items()],
+            [REQUIRED_SCOPE[name].value],
+        )
+        for name, contract in CONTRACTS.items()
+    }
+
+
+def test_every_search_attribute_is_explained():
+    told = [names(cells[0])[0] for cells in rows(page("operations.md"), "search attribute", "type", "meaning")]
+
+    assert told == list(REQUIRED)
+
+
+def test_the_diagram_shows_the_layers_that_the_import_linter_keeps():
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    layers = next(one["layers"] for one in settings["tool"]["importlinter"]["contracts"] if one["type"] == "layers")
+    diagram = re.search(r"```mermaid\n(.*?)```", page("architecture.md"), re.S)
+    assert diagram is not None
+
+    chain = re.findall(r"^ +(\w+) ==> (\w+)", diagram.group(1), re.M)
+
+    assert chain == list(zip(layers, layers[1:], strict=False))
+
+
+def test_every_qualified_adapter_has_a_page(tmp_path: Path):
+    routes = build_catalog(workspace_root=tmp_path, state_dir=tmp_path, with_entry_points=False).routes()
+    pages = {path.name: path.read_text() for path in (REPOSITORY / "docs").glob("adapters-*.md")}
+
+    assert {route.id for route in routes} == {
+        route.id for route in routes if any(text.startswith("# ") and f"`{route.id}`" in text.splitlines()[0] for text in pages.values())
+    }
+
+
+def test_every_dependency_is_accounted_for():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    asked = list(project["project"]["dependencies"])
+    for extra in project["project"]["optional-dependencies"].values():
+        asked += extra
+    asked += project["dependency-groups"]["dev"]
+    wanted = {re.split(r"[\[<>=!~ ]", one)[0] for one in asked}
+
+    told = {names(cells[0])[0] for cells in rows(page("decisions/dependencies.md"), "package", "what for", "licence", "upkeep")}
+
+    assert told == wanted
