@@ -11,10 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from counterfoil.activities.operations import claims
-from counterfoil.activities.operations.rows import move, problem_json, request_of, resources_of, route_of
+from counterfoil.activities.operations.rows import (
+    is_authorised,
+    move,
+    problem_json,
+    request_of,
+    resources_of,
+    route_of,
+)
 from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.models.errors import ErrorCode
-from counterfoil.models.operations.contract import OnCreate
 from counterfoil.models.operations.lifecycle import Event, State
 from counterfoil.models.tables import AttemptRow, OperationRow
 
@@ -69,8 +75,7 @@ def _is_due(row: OperationRow, attempt: Attempt) -> bool:
         return False
     if attempt.kind is AttemptKind.PREPARE:
         return row.state == State.PREPARING
-    decided = request_of(row).decision is None or row.approved_digest == row.proposal_digest
-    return row.state == State.QUEUED and row.intent == OnCreate.EXECUTE and decided
+    return row.state == State.QUEUED and is_authorised(row)
 
 
 async def _within_limits(work: UnitOfWork, row: OperationRow) -> bool:

@@ -110,6 +110,14 @@ def is_settled(row: OperationRow) -> bool:
     return State(row.state) in CLOSED and not awaits_verification
 
 
+def is_authorised(row: OperationRow) -> bool:
+    """Whether the effect was asked for and, where a person must decide, approved exactly as it is proposed now."""
+    if row.intent != OnCreate.EXECUTE:
+        return False
+    approved = row.approved_digest is not None and row.approved_digest == row.proposal_digest
+    return approved or request_of(row).decision is None
+
+
 def request_of(row: OperationRow) -> OperationRequest:
     """The request as it is kept: a large input is empty here, and stands in the blob `row.input_blob`."""
     return OperationRequest.model_validate_json(row.request)

@@ -10,6 +10,7 @@ from counterfoil.activities.operations import claims
 from counterfoil.activities.operations.journal import AttemptKind, latest_attempt
 from counterfoil.activities.operations.rows import (
     go_on,
+    is_authorised,
     is_settled,
     move,
     problem_json,
@@ -60,6 +61,7 @@ async def settle_attempt(work: UnitOfWork, row: OperationRow, generation: int, o
         work.wakes.append(row.id)
     row.attempt_open = False
     await _take(work, row, outcome)
+    await stop_exhausted(work, row)
 
 
 def _late(outcome: Observation, generation: int) -> Entry:
@@ -98,7 +100,7 @@ async def settle_observation(work: UnitOfWork, row: OperationRow, generation: in
 
 async def stop_exhausted(work: UnitOfWork, row: OperationRow) -> None:
     """Stop observing an effect that has used up its polls, its adapter calls or its deadline: it stays unknown."""
-    if row.state not in (State.RUNNING, State.UNKNOWN) or row.observation_exhausted:
+    if row.state not in (State.RUNNING, State.UNKNOWN) or (row.state == State.UNKNOWN and row.observation_exhausted):
         return
     limits = request_of(row).constraints
     late = row.deadline is not None and work.now >= row.deadline
@@ -146,7 +148,7 @@ async def _take(work: UnitOfWork, row: OperationRow, seen: Observation) -> None:
 async def _prepared(work: UnitOfWork, row: OperationRow, seen: Prepared) -> None:
     row.prepared = seen.model_dump_json()
     row.problem = None
-    if row.state == State.UNKNOWN:
+    if row.state in (State.RUNNING, State.UNKNOWN):
         await move(work, row, Event.RECOVER_PREPARED, seen.summary)
     if row.cancellation != Cancellation.NONE:
         row.cancellation = Cancellation.CONFIRMED
@@ -187,6 +189,7 @@ async def _not_applied(work: UnitOfWork, row: OperationRow, seen: NotApplied, *,
     again = (
         replayable
         and row.cancellation == Cancellation.NONE
+        and is_authorised(row)
         and row.attempts < limits.max_attempts
         and rules.replay_is_safe(route_of(row), row.first_dispatched_at, work.now)
     )
@@ -243,7 +246,8 @@ async def settle_verification(work: UnitOfWork, row: OperationRow, seen: Verific
     again, row.reverify = row.reverify, False
     row.adapter_calls += 1
     status, summary = _judged(work, row, seen)
-    keeps_old = again and status in (Verification.UNAVAILABLE, Verification.EXPIRED)
+    proved_before = row.verification != Verification.PENDING
+    keeps_old = again and proved_before and status in (Verification.UNAVAILABLE, Verification.EXPIRED)
     if not keeps_old:
         row.verification = status
         if not isinstance(seen, VerificationUnavailable):
