@@ -6,16 +6,15 @@ A command's status is the process's, every time: see `ending` for why it ends th
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn, TextIO
+from typing import Annotated, NoReturn
 
 import typer
 
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
 from counterfoil.worker import cli_deployment, cli_operation
-from counterfoil.worker.ending import end
+from counterfoil.worker.ending import ReaderGone, end, heard
 from counterfoil.worker.exit_codes import ExitCode, of_error
 from counterfoil.worker.output import Output
 
@@ -33,14 +32,10 @@ cli_deployment.add_to(app)
 
 def main() -> NoReturn:
     """Run the command line and end the process with the command's status."""
-    # A process started without a stdout has None there; adapters named on the command line may lie where we stand.
-    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+    sys.stdout, sys.stderr = heard(sys.stdout), heard(sys.stderr)
+    # Adapters that are named on the command line may lie where we stand.
     sys.path.append(str(Path.cwd()))
     end(status_of(sys.argv[1:]))
-
-
-def _nowhere() -> TextIO:
-    return Path(os.devnull).open("w")
 
 
 def status_of(arguments: list[str]) -> int:
@@ -55,8 +50,7 @@ def status_of(arguments: list[str]) -> int:
         return ExitCode.INTERRUPTED
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else ExitCode.INTERNAL
-    except BrokenPipeError:
-        # Whoever read our answer has seen enough: that is no failure of the command.
+    except ReaderGone:
         return ExitCode.OK
     except Exception as error:
         return _unforeseen(error, output)

@@ -7,17 +7,48 @@ command must report its own status every time, so every one ends by `os._exit`, 
 from __future__ import annotations
 
 import asyncio
-import errno
+import io
 import logging
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from pathlib import Path
+from typing import NoReturn, TextIO
 
 from counterfoil.worker.exit_codes import ExitCode
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class ReaderGone(Exception):
+    """Whoever read what we write has closed the pipe: `counterfoil … | head` has seen enough."""
+
+
+class Heard(io.TextIOWrapper):
+    """A stream that says `ReaderGone`, which no library on the way takes for a failure of its own."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            raise ReaderGone from None
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            raise ReaderGone from None
+
+
+def heard(stream: TextIO | None) -> TextIO:
+    """A standard stream as `Heard`; one that leads nowhere for a process that was started without it."""
+    if stream is None:
+        return Path(os.devnull).open("w")
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    encoding, errors, line_buffering = stream.encoding, stream.errors, stream.line_buffering
+    return Heard(stream.detach(), encoding=encoding, errors=errors, line_buffering=line_buffering)
 
 
 def end(status: int) -> NoReturn:
@@ -26,9 +57,10 @@ def end(status: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError) as error:
-            if getattr(error, "errno", None) != errno.EPIPE:
-                status = status or ExitCode.INTERNAL
+        except ReaderGone:
+            continue
+        except (OSError, ValueError):
+            status = status or ExitCode.INTERNAL
     os._exit(status)
 
 

@@ -57,16 +57,9 @@ class Output:
             self._aside.print(Text(f"→ {visible(error.remedy)}", style="cyan"), soft_wrap=True)
 
 
-class _Pipe(Console):
-    """A console that lets a closed pipe be seen by `main`, which decides how the process ends."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
 def _console(stream: TextIO) -> Console:
     width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
-    return _Pipe(file=stream, width=width, highlight=False, emoji=False)
+    return Console(file=stream, width=width, highlight=False, emoji=False)
 
 
 def visible(text: str) -> str:
