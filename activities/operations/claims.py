@@ -56,7 +56,8 @@ def wanted(workspace: str, resources: Sequence[Resource]) -> list[Wanted]:
 async def take(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> Blocked | None:
     """Hold all of `needs` for an operation, or none: then its claims wait, and the answer says for whom."""
     await _lock_resources(work, needs)
-    mine = {claim.resource: claim for claim in await _claims_of(work, row.id)}
+    asked_before = row.blocked is not None or row.generation > 0
+    mine = {claim.resource: claim for claim in await _claims_of(work, row.id)} if asked_before else {}
     if mine and all(claim.held for claim in mine.values()):
         return None
     queued_at = _place_in_line(work, row, mine.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -118,19 +119,25 @@ def is_authorised(row: OperationRow) -> bool:
     return approved or request_of(row).decision is None
 
 
+# A row is read several times in one step, and contracts are frozen: what was parsed lately is kept.
+_request = lru_cache(256)(OperationRequest.model_validate_json)
+_route = lru_cache(256)(Route.model_validate_json)
+_resources = lru_cache(256)(RESOURCES.validate_json)
+
+
 def request_of(row: OperationRow) -> OperationRequest:
     """The request as it is kept: a large input is empty here, and stands in the blob `row.input_blob`."""
-    return OperationRequest.model_validate_json(row.request)
+    return _request(row.request)
 
 
 def route_of(row: OperationRow) -> Route:
     """The pinned route."""
-    return Route.model_validate_json(row.route)
+    return _route(row.route)
 
 
 def resources_of(row: OperationRow) -> tuple[Resource, ...]:
     """The normalised resources."""
-    return RESOURCES.validate_json(row.resources)
+    return _resources(row.resources)
 
 
 def prepared_of(row: OperationRow) -> Prepared | None:

@@ -25,7 +25,6 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from counterfoil.activities.store.session import DirectSession, StoreSession
 from counterfoil.models.common import Clock, utc_now
 from counterfoil.models.errors import ErrorCode, Unavailable
-from counterfoil.models.tables import SessionRow
 
 T = TypeVar("T")
 
@@ -50,8 +49,6 @@ class UnitOfWork:
         self.read_only = read_only
         self.wakes: list[str] = []
         """Operations whose workflows should look at their rows again once this is committed."""
-        self.locked_sessions: dict[str, SessionRow] = {}
-        """The session rows this unit holds: locked once, always last."""
 
 
 class Database:

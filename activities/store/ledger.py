@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy import bindparam, insert, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlmodel import col, select
+from sqlmodel import SQLModel, col, select
 
 from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.models.common import SYSTEM, Actor, canonical_json
@@ -21,6 +22,16 @@ from counterfoil.models.tables import LedgerRow, OperationRow, SessionRow
 
 OPERATION = "operation"
 DATA_LIMIT_BYTES = 4096
+
+_SESSIONS = SQLModel.metadata.tables[str(SessionRow.__tablename__)]
+_LEDGER = SQLModel.metadata.tables[str(LedgerRow.__tablename__)]
+_INSERT = insert(_LEDGER)
+_COUNT_ON = (
+    update(_SESSIONS)
+    .where(_SESSIONS.c.id == bindparam("session"))
+    .values(timeline=_SESSIONS.c.timeline + 1)
+    .returning(_SESSIONS.c.timeline)
+)
 
 
 @dataclass(frozen=True)
@@ -37,48 +48,36 @@ class Entry:
 
 async def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
     """Record something about an operation; returns its version. The operation's row must be locked by this unit."""
-    session = await _locked_session(work, row)
-    session.timeline += 1
+    timeline = await _next_on_timeline(work, row)
     row.ledger_version += 1
-    work.session.add(
-        LedgerRow(
-            subject_kind=OPERATION,
-            subject_id=row.id,
-            version=row.ledger_version,
-            session=row.session,
-            timeline=session.timeline,
-            kind=entry.kind,
-            material=entry.material,
-            actor=entry.actor.model_dump_json(exclude_none=True),
-            scope=entry.actor.scope,
-            evidence=None if entry.evidence is None else entry.evidence.model_dump_json(exclude_none=True),
-            summary=_readable(entry.summary)[:1000],
-            data=_data(entry.data),
-            at=work.now,
-        )
-    )
+    values = {
+        "subject_kind": OPERATION,
+        "subject_id": row.id,
+        "version": row.ledger_version,
+        "session": row.session,
+        "timeline": timeline,
+        "kind": str(entry.kind),
+        "material": entry.material,
+        "actor": entry.actor.model_dump_json(exclude_none=True),
+        "scope": entry.actor.scope,
+        "evidence": None if entry.evidence is None else entry.evidence.model_dump_json(exclude_none=True),
+        "summary": _readable(entry.summary)[:1000],
+        "data": _data(entry.data),
+        "at": work.now,
+    }
+    await work.session.exec(_INSERT, params=values)
     return row.ledger_version
 
 
-async def _locked_session(work: UnitOfWork, row: OperationRow) -> SessionRow:
-    held = work.locked_sessions.get(row.session)
-    if held is not None:
-        return held
-    session = await work.session.get(SessionRow, row.session, with_for_update=True)
-    if session is None:
-        session = await _new_session(work, row)
-    work.locked_sessions[row.session] = session
-    return session
-
-
-async def _new_session(work: UnitOfWork, row: OperationRow) -> SessionRow:
-    """Make the session's row, unless another transaction makes it at this moment: then wait for that one."""
-    insert = sqlite_insert if work.on_sqlite else postgres_insert
-    values = {"id": row.session, "workspace": row.workspace, "timeline": 0}
-    await work.session.exec(insert(SessionRow).values(values).on_conflict_do_nothing())
-    session = await work.session.get(SessionRow, row.session, with_for_update=True)
-    assert session is not None
-    return session
+async def _next_on_timeline(work: UnitOfWork, row: OperationRow) -> int:
+    """Count the session's timeline on; from now on this unit holds the session's row, the last it locks."""
+    counted = (await work.session.exec(_COUNT_ON, params={"session": row.session})).scalar_one_or_none()
+    if counted is None:
+        make = sqlite_insert if work.on_sqlite else postgres_insert
+        values = {"id": row.session, "workspace": row.workspace, "timeline": 0}
+        await work.session.exec(make(_SESSIONS).values(values).on_conflict_do_nothing())
+        counted = (await work.session.exec(_COUNT_ON, params={"session": row.session})).scalar_one()
+    return int(counted)
 
 
 def _readable(text: str) -> str:

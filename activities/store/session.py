@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar, TypeVarTuple, overload
 
 from sqlalchemy import CursorResult, ScalarResult, UpdateBase
@@ -33,7 +34,9 @@ class StoreSession(Protocol):
     async def exec(self, statement: Select[*Ts], /) -> TupleResult[tuple[*Ts]]: ...
 
     @overload
-    async def exec(self, statement: UpdateBase, /) -> CursorResult[*tuple[Any, ...]]: ...
+    async def exec(
+        self, statement: UpdateBase, /, *, params: Mapping[str, Any] | None = None
+    ) -> CursorResult[*tuple[Any, ...]]: ...
 
 
 class DirectSession:
@@ -57,5 +60,5 @@ class DirectSession:
         # A write transaction holds SQLite's only write lock already: rows need none of their own.
         return self._session.get(entity, ident, populate_existing=populate_existing)
 
-    async def exec(self, statement: Any, /) -> Any:
-        return self._session.exec(statement)
+    async def exec(self, statement: Any, /, *, params: Mapping[str, Any] | None = None) -> Any:
+        return self._session.exec(statement, params=params)
