@@ -12,10 +12,11 @@ so importing the package costs nothing.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
+
     from counterfoil.activities.adapters.base import AdapterContext, ApplicationAdapter, Order, Phase
     from counterfoil.activities.adapters.catalog import Catalog
     from counterfoil.control_plane.client import ControlPlane
@@ -127,19 +128,25 @@ __all__ = [
     *sorted(_HOME_OF.keys() - {"ApplicationOperation", "connect"}),
 ]
 
-try:
-    __version__ = version("counterfoil")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0"
-
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'counterfoil' has no attribute '{name}'")
     value = getattr(import_module(f"counterfoil.{home}"), name)
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("counterfoil")
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "0"
 
 
 def __dir__() -> list[str]:

@@ -34,7 +34,17 @@ from counterfoil.workflows.operation_sweep import OperationSweep
 
 log = logging.getLogger(__name__)
 
-PASSED_THROUGH = ("counterfoil.models", "counterfoil.activities", "sqlalchemy", "sqlmodel", "obstore")
+PASSED_THROUGH = (
+    "counterfoil.models",
+    "counterfoil.activities",
+    "counterfoil.workflows.inbox",
+    "counterfoil.workflows.lenient",
+    "counterfoil.workflows.search_attributes",
+    "sqlalchemy",
+    "sqlmodel",
+    "obstore",
+)
+"""What the workflow sandbox need not load again for every workflow. The workflows themselves stay inside it."""
 
 
 @dataclass(frozen=True)

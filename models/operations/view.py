@@ -77,6 +77,11 @@ def conclusion(view: OperationView) -> OperationResult:
     )
 
 
+def is_being_verified(view: OperationView) -> bool:
+    """Whether the effect is claimed, and fresh evidence of it is being looked for."""
+    return view.state is State.COMPLETED and view.verification is Verification.PENDING
+
+
 class StepKind(StrEnum):
     """What a workflow can do next."""
 
@@ -117,7 +122,7 @@ def next_step(view: OperationView, now: datetime) -> Step:
             return Step(kind=StepKind.CANCEL_AT_TARGET)
         case State.RUNNING | State.UNKNOWN if view.can_observe and not view.observation_exhausted:
             return Step(kind=StepKind.OBSERVE)
-        case State.COMPLETED if view.verification is Verification.PENDING or view.reverify:
+        case State.COMPLETED if is_being_verified(view) or view.reverify:
             return Step(kind=StepKind.VERIFY)
         case state if state in CLOSED:
             return Step(kind=StepKind.DONE)
