@@ -134,6 +134,12 @@ async def _dispatch(work: UnitOfWork, row: OperationRow, command: Command, actor
             raise _not_possible(row, "a repair is only for an operation whose store is behind its workflow")
 
 
+async def _repeated(work: UnitOfWork, row: OperationRow, detail: str, actor: Actor) -> str:
+    """A command that asks for what was done already: it changes nothing, and is recorded."""
+    await record(work, row, Entry(kind="command_repeated", summary=detail, actor=actor, material=False))
+    return detail
+
+
 def _not_possible(row: OperationRow, detail: str, code: ErrorCode = ErrorCode.NOT_POSSIBLE) -> Refusal:
     return Refusal(code, detail, subject=row.id, remedy="read the operation's present state and decide again")
 
@@ -148,7 +154,7 @@ async def _decide(work: UnitOfWork, row: OperationRow, command: Decide, actor: A
             remedy=f"look at the proposal {row.proposal_digest} and answer that",
         )
     if decided is not None and (decided.verdict, decided.proposal_digest) == (command.verdict, command.proposal_digest):
-        return f"decided before: {decided.verdict} by {decided.actor.principal}"
+        return await _repeated(work, row, f"decided before: {decided.verdict} by {decided.actor.principal}", actor)
     if row.state != State.AWAITING_DECISION:
         raise _not_possible(row, f"the operation is '{row.state}' and awaits no decision")
     if row.decision_expires_at is not None and work.now >= row.decision_expires_at:
@@ -167,7 +173,7 @@ async def _decide(work: UnitOfWork, row: OperationRow, command: Decide, actor: A
 async def _cancel(work: UnitOfWork, row: OperationRow, command: Cancel, actor: Actor) -> str:
     state = State(row.state)
     if row.cancellation != Cancellation.NONE:
-        return f"cancellation was asked for before; it is {row.cancellation}"
+        return await _repeated(work, row, f"cancellation was asked for before; it is {row.cancellation}", actor)
     if state in UNDISPATCHED and not row.attempt_open:
         row.cancellation = Cancellation.CONFIRMED
         await move(work, row, Event.CANCEL_LOCALLY, f"cancelled before dispatch by {actor.principal}", actor=actor)
@@ -248,6 +254,8 @@ async def _reconcile(work: UnitOfWork, row: OperationRow, actor: Actor) -> str:
             work, row, Entry(kind="reconcile", summary="verification is refreshed", actor=actor, material=False)
         )
         return "the verification is being refreshed"
+    if state in (State.UNKNOWN, State.RUNNING) and row.deadline is not None and work.now >= row.deadline:
+        raise _not_possible(row, "the deadline has passed, so it is not observed any more", ErrorCode.DEADLINE_PASSED)
     if state in (State.UNKNOWN, State.RUNNING) and route.observation:
         row.observation_exhausted = False
         row.polls_limit = max(row.polls_limit, row.polls + 1)

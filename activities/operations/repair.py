@@ -6,12 +6,14 @@ it becomes `unknown`, to be observed again on its route, attested, or abandoned 
 
 from __future__ import annotations
 
+from counterfoil.activities.operations import claims
 from counterfoil.activities.operations.commands import SealPolicy, refused
 from counterfoil.activities.operations.creation import Creator, parse_request
 from counterfoil.activities.operations.journal import AttemptKind
-from counterfoil.activities.operations.rows import move, problem_json, record, route_of
+from counterfoil.activities.operations.rows import move, problem_json, record, resources_of, route_of
 from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.activities.store.ledger import Entry
+from counterfoil.models.common import Actor
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.commands import Answer, AnswerStatus, Received, unseal
 from counterfoil.models.operations.lifecycle import OPEN, Event
@@ -45,7 +47,7 @@ async def repair(
     reason = getattr(command, "reason", "")
     dispatched = max(given.seen_generation, row.generation)
     if dispatched and row.state in OPEN:
-        await _doubt(work, row, dispatched, reason)
+        await _doubt(work, row, dispatched, reason, actor)
     else:
         row.revision += 1
         await record(work, row, Entry(kind="repaired", summary=f"nothing was dispatched: {reason}", actor=actor))
@@ -70,8 +72,11 @@ async def _recreate(work: UnitOfWork, given: ApplyInput, creator: Creator) -> Op
     return await creator.claim(work, request, creator.offload(request))
 
 
-async def _doubt(work: UnitOfWork, row: OperationRow, generation: int, reason: str) -> None:
+async def _doubt(work: UnitOfWork, row: OperationRow, generation: int, reason: str, actor: Actor) -> None:
     route = route_of(row)
+    # What may be under way must be in nobody else's way; whoever holds a resource meanwhile cannot be helped.
+    await claims.take(work, row, claims.wanted(row.workspace, resources_of(row)))
+    await work.session.flush()
     if await work.session.get(AttemptRow, (row.id, generation)) is None:
         work.session.add(
             AttemptRow(
@@ -94,4 +99,5 @@ async def _doubt(work: UnitOfWork, row: OperationRow, generation: int, reason: s
     row.first_dispatched_at = row.first_dispatched_at or row.created_at
     row.dispatched_at = row.dispatched_at or row.created_at
     row.problem = problem_json(ErrorCode.STORE_BEHIND, f"the store was restored from before a dispatch: {reason}")
-    await move(work, row, Event.DOUBT, f"not believed after a restore: {reason}", data={"generation": generation})
+    summary = f"not believed after a restore: {reason}"
+    await move(work, row, Event.DOUBT, summary, actor=actor, data={"generation": generation})
