@@ -1,0 +1,244 @@
+"""kill -9 of a real worker at every registered fault point: never two effects, never an unfounded claim, never stuck.
+
+What must come of each is a table. The oracles are the kernel's record of renames in the workspace, the file itself
+read by programs that are not ours, and the adapters' publication records; our database is asked only what it claims.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+import pytest_asyncio
+from python_calamine import CalamineWorkbook
+from temporalio.client import Client
+
+from counterfoil.activities.fault_points import FaultPoint
+from counterfoil.models.operations.contract import Constraints, DecisionRequest, OperationRequest, Owner, Resource
+from counterfoil.worker.embedded import TemporalServer
+from support.crashes import CrashStage, Ended, crash_stage
+
+REPORT = Path(__file__).parents[2] / "examples" / "quarterly-report.xlsx"
+WORKBOOK = "quarterly-report.xlsx"
+TEXT_FILE = "journal.txt"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Where workers are killed, one after the other, and what is found in the end."""
+
+    killed_at: tuple[FaultPoint, ...]
+    attempts: tuple[int, ...] = (1,)
+    """The generations that were journaled. An effect, where there is one, is the last one's."""
+    unknown: bool = False
+    """Whether the operation was unknown on the way, because nobody could tell what had become of the attempt."""
+    applied: bool = True
+    """Completed, verified and in the file; else proved absent, with the file as it was."""
+    repeated: bool = False
+    """Whether the approval was taken twice, the second time as a repetition."""
+
+
+NEVER_JOURNALED = {"attempts": (2,)}
+"""Fenced, and dispatched again under the next generation."""
+PROVED_ABSENT: dict[str, Any] = {"unknown": True, "applied": False}
+"""Journaled without an outcome, observed, and not made again: the request allows one attempt."""
+MADE_AGAIN: dict[str, Any] = {"unknown": True, "attempts": (1, 2)}
+"""The same where the request allows two."""
+PROVED_APPLIED: dict[str, Any] = {"unknown": True}
+"""Published without an outcome, observed, never made again."""
+
+
+def at(*killed_at: FaultPoint, **found: Any) -> Case:
+    return Case(killed_at, **found)
+
+
+# For a request that allows one attempt.
+OUTCOMES: dict[FaultPoint, Case] = {
+    FaultPoint.OPEN_BEFORE_COMMIT: at(FaultPoint.OPEN_BEFORE_COMMIT),
+    FaultPoint.OPEN_COMMITTED: at(FaultPoint.OPEN_COMMITTED),
+    FaultPoint.PREPARE_BEFORE_ADAPTER: at(FaultPoint.PREPARE_BEFORE_ADAPTER),
+    FaultPoint.PREPARE_BEFORE_COMMIT: at(FaultPoint.PREPARE_BEFORE_COMMIT),
+    FaultPoint.PREPARE_COMMITTED: at(FaultPoint.PREPARE_COMMITTED),
+    FaultPoint.COMMAND_BEFORE_COMMIT: at(FaultPoint.COMMAND_BEFORE_COMMIT),
+    FaultPoint.COMMAND_COMMITTED: at(FaultPoint.COMMAND_COMMITTED, repeated=True),
+    FaultPoint.JOURNAL_BEFORE_COMMIT: at(FaultPoint.JOURNAL_BEFORE_COMMIT, **NEVER_JOURNALED),
+    FaultPoint.JOURNAL_COMMITTED: at(FaultPoint.JOURNAL_COMMITTED, **PROVED_ABSENT),
+    FaultPoint.PUBLISH_LOCKED: at(FaultPoint.PUBLISH_LOCKED, **PROVED_ABSENT),
+    FaultPoint.PUBLISH_STAGED: at(FaultPoint.PUBLISH_STAGED, **PROVED_ABSENT),
+    FaultPoint.PUBLISH_INTENDED: at(FaultPoint.PUBLISH_INTENDED, **PROVED_ABSENT),
+    FaultPoint.PUBLISH_DONE: at(FaultPoint.PUBLISH_DONE, **PROVED_APPLIED),
+    FaultPoint.ADAPTER_RETURNED: at(FaultPoint.ADAPTER_RETURNED, **PROVED_APPLIED),
+    FaultPoint.OUTCOME_BEFORE_COMMIT: at(FaultPoint.OUTCOME_BEFORE_COMMIT, **PROVED_APPLIED),
+    FaultPoint.OUTCOME_COMMITTED: at(FaultPoint.OUTCOME_COMMITTED),
+    # Reached only when somebody looks for a lost effect.
+    FaultPoint.OBSERVE_BEFORE_ADAPTER: at(FaultPoint.PUBLISH_DONE, FaultPoint.OBSERVE_BEFORE_ADAPTER, **PROVED_APPLIED),
+    FaultPoint.OBSERVE_FENCED: at(FaultPoint.PUBLISH_DONE, FaultPoint.OBSERVE_FENCED, **PROVED_APPLIED),
+    FaultPoint.OBSERVE_BEFORE_COMMIT: at(FaultPoint.PUBLISH_DONE, FaultPoint.OBSERVE_BEFORE_COMMIT, **PROVED_APPLIED),
+    FaultPoint.OBSERVE_COMMITTED: at(FaultPoint.PUBLISH_DONE, FaultPoint.OBSERVE_COMMITTED, **PROVED_APPLIED),
+    FaultPoint.VERIFY_BEFORE_ADAPTER: at(FaultPoint.VERIFY_BEFORE_ADAPTER),
+    FaultPoint.VERIFY_BEFORE_COMMIT: at(FaultPoint.VERIFY_BEFORE_COMMIT),
+    FaultPoint.VERIFY_COMMITTED: at(FaultPoint.VERIFY_COMMITTED),
+}
+
+# For one that allows two: what was proved absent is made again, once.
+OUTCOMES_OF_TWO = OUTCOMES | {
+    point: at(point, **MADE_AGAIN)
+    for point in (
+        FaultPoint.JOURNAL_COMMITTED,
+        FaultPoint.PUBLISH_LOCKED,
+        FaultPoint.PUBLISH_STAGED,
+        FaultPoint.PUBLISH_INTENDED,
+    )
+}
+
+# The same points on other ways: looking for an effect that did not happen, making it again, verifying late.
+KILLED_TWICE: dict[str, Case] = {
+    "looking for an absent effect": at(FaultPoint.PUBLISH_STAGED, FaultPoint.OBSERVE_FENCED, **MADE_AGAIN),
+    "absence recorded, not yet made again": at(FaultPoint.PUBLISH_INTENDED, FaultPoint.OBSERVE_COMMITTED, **MADE_AGAIN),
+    "made again, the reply lost": at(FaultPoint.PUBLISH_INTENDED, FaultPoint.PUBLISH_DONE, **MADE_AGAIN),
+    "verifying what was observed": at(FaultPoint.ADAPTER_RETURNED, FaultPoint.VERIFY_BEFORE_ADAPTER, **PROVED_APPLIED),
+    "verified in an activity of its own": at(FaultPoint.OUTCOME_COMMITTED, FaultPoint.VERIFY_COMMITTED),
+}
+
+EFFECT_POINTS = [point for point in FaultPoint if point.startswith(("journal.", "publish.", "adapter.", "outcome."))]
+
+
+@pytest_asyncio.fixture
+async def stage(client: Client, server: TemporalServer, tmp_path: Path) -> AsyncIterator[CrashStage]:
+    async with crash_stage(client, server.address, tmp_path) as made:
+        yield made
+
+
+def test_every_registered_fault_point_has_an_outcome_and_is_among_the_points_that_are_killed_at() -> None:
+    assert set(OUTCOMES) == set(FaultPoint)
+    assert [case.killed_at[-1] for case in OUTCOMES.values()] == list(FaultPoint)
+
+
+@pytest.mark.parametrize("point", FaultPoint)
+async def test_an_approved_workbook_edit_is_made_once_or_proved_absent_wherever_its_worker_is_killed(
+    stage: CrashStage, point: FaultPoint
+) -> None:
+    await edit_workbook(stage, OUTCOMES[point], max_attempts=1)
+
+
+@pytest.mark.parametrize("name", KILLED_TWICE)
+async def test_a_workbook_edit_is_made_once_where_its_recovery_is_killed_too(stage: CrashStage, name: str) -> None:
+    await edit_workbook(stage, KILLED_TWICE[name], max_attempts=2)
+
+
+@pytest.mark.parametrize("point", EFFECT_POINTS)
+async def test_text_is_appended_once_wherever_the_worker_is_killed(stage: CrashStage, point: FaultPoint) -> None:
+    file = stage.workspace / TEXT_FILE
+    file.write_text("Monday: opened the books.\n")
+    case = OUTCOMES_OF_TWO[point]
+    appended = {"text": "Tuesday: corrected July.\n"}
+    request = request_of("local.files.v1", "file.append", TEXT_FILE, appended, max_attempts=2)
+
+    ended = await stage.run(request, TEXT_FILE, case.killed_at)
+
+    assert_settled(stage, ended, case)
+    assert file.read_text() == "Monday: opened the books.\nTuesday: corrected July.\n"
+
+
+async def edit_workbook(stage: CrashStage, case: Case, *, max_attempts: int) -> None:
+    file = stage.workspace / WORKBOOK
+    shutil.copy(REPORT, file)
+    row = [
+        {"type": "date", "date": "2024-10-08"},
+        {"type": "text", "text": "Finance"},
+        {"type": "text", "text": "Corrected July"},
+    ]
+    edits = [
+        {"op": "set_cell", "sheet": "Revenue", "cell": "B2", "value": {"type": "number", "number": 42100}},
+        {"op": "append_row", "sheet": "Log", "values": row},
+    ]
+    request = request_of(
+        "local.workbook.edit.v1",
+        "workbook.edit",
+        WORKBOOK,
+        {"edits": edits},
+        max_attempts=max_attempts,
+        decision=DecisionRequest(reason="The report goes to the board.", question="Apply these changes?"),
+    )
+
+    ended = await stage.run(request, WORKBOOK, case.killed_at)
+
+    assert_settled(stage, ended, case)
+    assert_approved_once(ended, case)
+    if case.applied:
+        assert_report_was_edited_once(file)
+    else:
+        assert file.read_bytes() == REPORT.read_bytes()
+
+
+def request_of(
+    route: str,
+    capability: str,
+    path: str,
+    content: dict[str, Any],
+    *,
+    max_attempts: int,
+    decision: DecisionRequest | None = None,
+) -> OperationRequest:
+    return OperationRequest(
+        owner=Owner(workspace="w", session="faults"),
+        idempotency_key=path,
+        capability=capability,
+        route_id=route,
+        objective="survive",
+        input={"path": path, **content},
+        resources=(Resource(kind="file", system="file", identity=path),),
+        decision=decision,
+        constraints=Constraints(max_attempts=max_attempts),
+    )
+
+
+def assert_settled(stage: CrashStage, ended: Ended, case: Case) -> None:
+    """What is claimed is what happened, and nothing is in doubt, held or left behind."""
+    operation = ended.operation
+    assert all(stage.has_been_at(point) for point in case.killed_at)
+    claimed = ("completed", "verified") if case.applied else ("not_applied", "unavailable")
+    assert (operation.state, operation.verification) == claimed
+    assert tuple(ended.generations) == case.attempts
+    assert ended.was_unknown == case.unknown
+    assert ended.publications == (1 if case.applied else 0)
+    assert stage.published_generations() == ([case.attempts[-1]] if case.applied else [])
+    assert stage.staged_leftovers() == []
+    assert stage.claims() == 0
+    versions, timeline = stage.ledger_versions()
+    assert versions == list(range(1, len(versions) + 1))
+    assert timeline == list(range(1, len(versions) + 1))
+    kinds = [entry.kind for entry in ended.ledger]
+    applied = 1 if case.applied else 0
+    assert (kinds.count("created"), kinds.count("report_completed"), kinds.count("verification")) == (
+        1,
+        applied,
+        applied,
+    )
+
+
+def assert_approved_once(ended: Ended, case: Case) -> None:
+    kinds = [entry.kind for entry in ended.ledger]
+    assert kinds.count("approve") == 1
+    assert kinds.count("command_repeated") == (1 if case.repeated else 0)
+    assert ended.answer is not None
+    assert ended.answer.status == ("repeated" if case.repeated else "applied")
+
+
+def assert_report_was_edited_once(file: Path) -> None:
+    """By two readers that are not ours."""
+    book = openpyxl.load_workbook(file)
+    assert book["Revenue"]["B2"].value == 42100
+    assert [[cell.value for cell in row] for row in book["Log"].iter_rows()] == [
+        ["Date", "Who", "What"],
+        [dt.datetime(2024, 10, 4), "Finance", "Closed September"],
+        [dt.datetime(2024, 10, 8), "Finance", "Corrected July"],
+    ]
+    rows = CalamineWorkbook.from_path(file).get_sheet_by_name("Log").to_python()
+    assert [row[2] for row in rows] == ["What", "Closed September", "Corrected July"]
