@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, or_, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, delete, func, insert, or_, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import aliased
-from sqlmodel import col, select
+from sqlmodel import SQLModel, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.models.errors import ErrorCode
@@ -27,6 +29,34 @@ from counterfoil.models.tables import ClaimRow, OperationRow, ResourceRow
 
 WAKE_LIMIT = 64
 """How many waiters of one resource a release names at most; the next release names the next ones."""
+
+
+_CLAIMS = SQLModel.metadata.tables[str(ClaimRow.__tablename__)]
+_RESOURCES = SQLModel.metadata.tables[str(ResourceRow.__tablename__)]
+
+# The statements of the common case, where nobody is in the way and nobody waits, are made once.
+_NAME_ON_SQLITE = sqlite_insert(_RESOURCES).on_conflict_do_nothing()
+_NAME_ON_POSTGRES = postgres_insert(_RESOURCES).on_conflict_do_nothing()
+_CLAIM = insert(_CLAIMS)
+_GIVE_UP = (
+    delete(_CLAIMS)
+    .where(_CLAIMS.c.operation_id == bindparam("operation"))
+    .returning(_CLAIMS.c.resource, _CLAIMS.c.exclusive)
+)
+_THESE = col(ClaimRow.resource).in_(bindparam("resources", expanding=True))
+_WAITS = select(ClaimRow.operation_id).where(_THESE, col(ClaimRow.held).is_(False)).limit(1)
+_IN_THE_WAY = (
+    select(ClaimRow.operation_id)
+    .where(
+        _THESE,
+        col(ClaimRow.operation_id) != bindparam("operation"),
+        or_(
+            col(ClaimRow.exclusive).is_(True),
+            col(ClaimRow.resource).in_(bindparam("exclusive", expanding=True)),
+        ),
+    )
+    .limit(1)
+)
 
 
 @dataclass(frozen=True)
@@ -62,13 +92,24 @@ async def take(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> 
         return None
     queued_at = _place_in_line(work, row, mine.values())
     blocker, is_unknown = await _blocker(work, row.id, needs, queued_at)
-    for need in needs:
-        claim = mine.get(need.resource) or ClaimRow(
-            operation_id=row.id, resource=need.resource, exclusive=need.exclusive, held=False, queued_at=queued_at
-        )
+    for claim in mine.values():
         claim.held = blocker is None
         claim.overtakable = is_unknown
         work.session.add(claim)
+    new = [
+        {
+            "operation_id": row.id,
+            "resource": need.resource,
+            "exclusive": need.exclusive,
+            "held": blocker is None,
+            "overtakable": is_unknown,
+            "queued_at": queued_at,
+        }
+        for need in needs
+        if need.resource not in mine
+    ]
+    if new:
+        await work.session.exec(_CLAIM, params=new)
     if blocker is None:
         return None
     name = next(need.name for need in needs if need.resource == blocker.resource)
@@ -85,20 +126,16 @@ async def are_free(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted])
 
 async def release(work: UnitOfWork, operation_id: str) -> None:
     """Give up all claims of an operation, and name the waiters that may go next in `work.wakes`."""
-    given_up = (
-        delete(ClaimRow)
-        .where(col(ClaimRow.operation_id) == operation_id)
-        .returning(col(ClaimRow.resource), col(ClaimRow.exclusive))
-    )
-    freed = (await work.session.exec(given_up)).all()
+    freed = (await work.session.exec(_GIVE_UP, params={"operation": operation_id})).all()
+    if not freed or not await _somebody(work, _WAITS, {"resources": [resource for resource, _ in freed]}):
+        return
     stood_in_everyones_way = [resource for resource, exclusive in freed if exclusive]
     shared = [resource for resource, exclusive in freed if not exclusive]
     waits = or_(
         col(ClaimRow.resource).in_(stood_in_everyones_way),
         and_(col(ClaimRow.resource).in_(shared), col(ClaimRow.exclusive).is_(True)),
     )
-    if freed:
-        await _name_next_waiters(work, waits)
+    await _name_next_waiters(work, waits)
 
 
 async def let_others_pass(work: UnitOfWork, operation_id: str) -> None:
@@ -131,8 +168,7 @@ async def _claims_of(work: UnitOfWork, operation_id: str) -> list[ClaimRow]:
 async def _lock_resources(work: UnitOfWork, needs: Sequence[Wanted]) -> None:
     """Serialise grants on the same resources: one row each, locked in digest order. SQLite has one writer anyway."""
     rows = [{"digest": need.resource, "name": need.name[:500]} for need in needs]
-    insert = sqlite_insert if work.on_sqlite else postgres_insert
-    await work.session.exec(insert(ResourceRow).values(rows).on_conflict_do_nothing())
+    await work.session.exec(_NAME_ON_SQLITE if work.on_sqlite else _NAME_ON_POSTGRES, params=rows)
     if not work.on_sqlite:
         digests = [need.resource for need in needs]
         locked = select(ResourceRow.digest).where(col(ResourceRow.digest).in_(digests))
@@ -145,6 +181,9 @@ async def _blocker(
     """A claim that stands in the way, and whether it is held by an unknown effect: of several, such a one."""
     everything = [need.resource for need in needs]
     exclusive = [need.resource for need in needs if need.exclusive]
+    asked = {"resources": everything, "exclusive": exclusive, "operation": operation_id}
+    if not await _somebody(work, _IN_THE_WAY, asked):
+        return None, False
     conflicts = or_(col(ClaimRow.exclusive).is_(True), col(ClaimRow.resource).in_(exclusive))
     earlier: ColumnElement[bool] = or_(
         col(ClaimRow.queued_at) < queued_at,
@@ -166,6 +205,10 @@ async def _blocker(
         return None, False
     claim, state = found
     return claim, claim.held and state == State.UNKNOWN
+
+
+async def _somebody(work: UnitOfWork, question: SelectOfScalar[str], asked: dict[str, Any]) -> bool:
+    return (await work.session.exec(question, params=asked)).first() is not None
 
 
 async def _name_next_waiters(work: UnitOfWork, waits: ColumnElement[bool]) -> None:

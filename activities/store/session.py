@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple, overload
 
 from sqlalchemy import CursorResult, ScalarResult, UpdateBase
@@ -12,6 +12,7 @@ from sqlmodel.sql.expression import Select, SelectOfScalar
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 
 class StoreSession(Protocol):
@@ -28,15 +29,13 @@ class StoreSession(Protocol):
     ) -> T | None: ...
 
     @overload
-    async def exec(self, statement: SelectOfScalar[T], /) -> ScalarResult[T]: ...
+    async def exec(self, statement: SelectOfScalar[T], /, *, params: Parameters = None) -> ScalarResult[T]: ...
 
     @overload
-    async def exec(self, statement: Select[*Ts], /) -> TupleResult[tuple[*Ts]]: ...
+    async def exec(self, statement: Select[*Ts], /, *, params: Parameters = None) -> TupleResult[tuple[*Ts]]: ...
 
     @overload
-    async def exec(
-        self, statement: UpdateBase, /, *, params: Mapping[str, Any] | None = None
-    ) -> CursorResult[*tuple[Any, ...]]: ...
+    async def exec(self, statement: UpdateBase, /, *, params: Parameters = None) -> CursorResult[*tuple[Any, ...]]: ...
 
 
 class DirectSession:
@@ -60,5 +59,5 @@ class DirectSession:
         # A write transaction holds SQLite's only write lock already: rows need none of their own.
         return self._session.get(entity, ident, populate_existing=populate_existing)
 
-    async def exec(self, statement: Any, /, *, params: Mapping[str, Any] | None = None) -> Any:
+    async def exec(self, statement: Any, /, *, params: Parameters = None) -> Any:
         return self._session.exec(statement, params=params)
