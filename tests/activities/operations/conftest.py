@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import pytest_asyncio
 from sqlmodel import select
@@ -24,7 +21,6 @@ from counterfoil.activities.operations.journal import Attempt, AttemptKind
 from counterfoil.activities.operations.rows import load, move, resources_of
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database, UnitOfWork
-from counterfoil.activities.store.migration import migrate
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.commands import Answer, Received
 from counterfoil.models.operations.contract import OperationRequest
@@ -180,36 +176,6 @@ class Bench:
             return await claims.are_free(work, row, claims.wanted(row.workspace, resources_of(row)))
 
         return await self.database.read(read)
-
-
-@pytest.fixture(scope="session")
-def empty_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated SQLite file, to copy."""
-    path = tmp_path_factory.mktemp("empty") / "store.db"
-    migrate(f"sqlite:///{path}")
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA journal_mode=DELETE")
-    return path
-
-
-@pytest.fixture(scope="session")
-def postgres_url(postgres: str) -> str:
-    """One migrated PostgreSQL database."""
-    migrate(postgres)
-    return postgres
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database, SQLite and PostgreSQL in turn: copied or emptied, which is quicker than migrating each."""
-    if request.param == "sqlite":
-        shutil.copy(request.getfixturevalue("empty_sqlite"), tmp_path / "store.db")
-        return f"sqlite:///{tmp_path / 'store.db'}"
-    url: str = request.getfixturevalue("postgres_url")
-    with psycopg.connect(url, autocommit=True) as connection:
-        for table in ("claims", "resources", "commands", "attempts", "ledger", "operations", "sessions"):
-            connection.execute(f"DELETE FROM {table}")
-    return url
 
 
 @pytest.fixture
