@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.client import Client
 
 from counterfoil.models.errors import ErrorCode, Unavailable
 from counterfoil.worker.orphan import end_orphan, noted
@@ -132,11 +133,13 @@ async def _wait_until_up(process: asyncio.subprocess.Process, port: int, log_fil
         if process.returncode is not None:
             break
         try:
+            # The port opens before the server is well: up is when it answers.
             _, writer = await asyncio.open_connection(LOOPBACK, port)
-        except OSError:
+            writer.close()
+            await Client.connect(f"{LOOPBACK}:{port}")
+        except (OSError, RuntimeError):
             await asyncio.sleep(0.05)
             continue
-        writer.close()
         return
     raise Unavailable(
         ErrorCode.TEMPORAL_UNAVAILABLE,
