@@ -16,12 +16,17 @@ from counterfoil.models.errors import ErrorCode, Refusal, Unavailable
 
 
 async def connect(
-    settings: ConnectionSettings | None = None, *, timeout_seconds: float = 60, lazy: bool = False
+    settings: ConnectionSettings | None = None,
+    *,
+    timeout_seconds: float = 60,
+    lazy: bool = False,
+    creating: bool = True,
 ) -> ControlPlane:
     """A client of the deployment the settings name (by default the environment's, or the stack in this folder).
 
-    A `lazy` one connects to Temporal with its first command, so what only reads works without a server. Raises
-    `Unavailable` (`TEMPORAL_UNAVAILABLE`, `STORE_UNAVAILABLE`) or `Refusal` (`SETTINGS_INVALID`).
+    A `lazy` one connects to Temporal with its first command, so what only reads works without a server. One that is
+    not for `creating` loads no adapters; it leaves all checking to the worker. Raises `Unavailable`
+    (`TEMPORAL_UNAVAILABLE`, `STORE_UNAVAILABLE`) or `Refusal` (`SETTINGS_INVALID`).
     """
     chosen = settings or load_settings(ConnectionSettings)
     _require_store(chosen)
@@ -34,7 +39,7 @@ async def connect(
     return ControlPlane(
         temporal,
         Database(chosen.database),
-        _catalog_of_client(chosen),
+        _catalog_of_client(chosen) if creating else None,
         task_queue=_or_of_stack(chosen, "task_queue"),
         principal=chosen.principal,
         seal_key=chosen.sealing_key(),

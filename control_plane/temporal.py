@@ -12,7 +12,6 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 
-from counterfoil.control_plane.encryption import EncryptionCodec
 from counterfoil.models.errors import ErrorCode, Refusal, Unavailable
 from counterfoil.workflows.lenient import LenientPayloadConverter
 
@@ -23,8 +22,12 @@ CONNECT_TIMEOUT_SECONDS = 10
 
 def data_converter(payload_key: bytes | None = None) -> DataConverter:
     """JSON through pydantic; encrypted where a key is given. Every party of a deployment needs the same key."""
-    codec = None if payload_key is None else EncryptionCodec(payload_key)
-    return replace(DataConverter.default, payload_converter_class=LenientPayloadConverter, payload_codec=codec)
+    converter = replace(DataConverter.default, payload_converter_class=LenientPayloadConverter)
+    if payload_key is None:
+        return converter
+    from counterfoil.control_plane.encryption import EncryptionCodec
+
+    return replace(converter, payload_codec=EncryptionCodec(payload_key))
 
 
 async def connect(

@@ -24,12 +24,17 @@ def run(command: Coroutine[Any, Any, ExitCode]) -> None:
 
 
 @asynccontextmanager
-async def reached(*, lazy: bool = False, timeout_seconds: float = 60) -> AsyncIterator[ControlPlane]:
+async def reached(
+    *, lazy: bool = False, creating: bool = False, timeout_seconds: float = 60
+) -> AsyncIterator[ControlPlane]:
     """A client of the deployment the environment names, for one command. A `lazy` one needs Temporal only to act."""
     from counterfoil.control_plane.connection import connect
 
     quiet_temporal()
-    async with errors_told(), await connect(lazy=lazy, timeout_seconds=timeout_seconds) as control_plane:
+    async with (
+        errors_told(),
+        await connect(lazy=lazy, creating=creating, timeout_seconds=timeout_seconds) as control_plane,
+    ):
         yield control_plane
 
 

@@ -5,8 +5,9 @@ A command's status is the process's, every time: see `ending` for why it ends th
 
 from __future__ import annotations
 
-import logging
+import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -60,7 +61,8 @@ def status_of(arguments: list[str]) -> int:
 def _unforeseen(error: Exception, output: Output) -> int:
     if hasattr(error, "format_message"):
         return _misused(error, error.format_message(), output)
-    logging.getLogger(__name__).debug("unforeseen", exc_info=error)
+    if os.environ.get("COUNTERFOIL_LOG_LEVEL", "").lower() == "debug":
+        traceback.print_exception(error)
     output.error(
         CounterfoilError(
             ErrorCode.INTERNAL,

@@ -50,7 +50,7 @@ def create(
 
 async def _create(file: str, wait: bool, timeout_seconds: float | None, output: Output) -> ExitCode:
     request = _read_request(file)
-    async with reached() as control_plane:
+    async with reached(creating=True) as control_plane:
         operation = await control_plane.create(request)
         if wait:
             operation = await control_plane.wait(operation.operation_id, timeout_seconds=timeout_seconds)

@@ -19,7 +19,7 @@ from temporalio.client import (
     SchedulePolicy,
     ScheduleSpec,
 )
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.store.migration import migrate
@@ -54,7 +54,7 @@ async def serve(
             tries=settings.connect_tries,
         )
     await migrate_patiently(settings)
-    await require_search_attributes(client)
+    await namespace_patiently(client, settings)
     unit = build_unit(settings, client, catalog=catalog)
     try:
         async with contextlib.AsyncExitStack() as running:
@@ -82,6 +82,20 @@ async def migrate_patiently(settings: WorkerSettings) -> None:
             if attempt == settings.connect_tries:
                 raise
             log.warning("the database does not answer yet, trying again: %s", error.detail)
+            await asyncio.sleep(min(0.25 * 2**attempt, 5))
+
+
+async def namespace_patiently(client: Client, settings: WorkerSettings) -> None:
+    """Check the namespace, waiting for it to appear: a cluster answers before its namespaces are there."""
+    for attempt in range(1, settings.connect_tries + 1):
+        try:
+            await require_search_attributes(client)
+            return
+        except RPCError as error:
+            passing = error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.UNAVAILABLE)
+            if not passing or attempt == settings.connect_tries:
+                raise
+            log.warning("the namespace '%s' cannot be used yet, trying again: %s", client.namespace, error.message)
             await asyncio.sleep(min(0.25 * 2**attempt, 5))
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from counterfoil.models.errors import ErrorCode
 from counterfoil.models.operations.lifecycle import State, Verification
 from counterfoil.models.operations.record import OperationSummary
-from counterfoil.worker.exit_codes import MEANINGS, ExitCode, of_error, of_operation
-
-OPERATING = Path(__file__).parents[2] / "docs" / "operating.md"
+from counterfoil.worker.exit_codes import MEANINGS, of_error, of_operation
 
 
 def test_every_error_code_has_exactly_one_exit_status():
@@ -66,9 +62,3 @@ def test_only_a_verified_completion_ends_with_zero(state: State, verification: V
     operation = OperationSummary.model_construct(state=state, verification=verification)
 
     assert of_operation(operation) == status
-
-
-def test_the_page_on_operating_lists_exactly_these_statuses():
-    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", OPERATING.read_text(), flags=re.MULTILINE)
-
-    assert {(int(number), name) for number, name in rows} == {(code.value, code.name) for code in ExitCode}

@@ -49,7 +49,12 @@ def command(tmp_path: Path, address: str, *arguments: str, stdin: str = "", **mo
 
 def slow_request(log: Path, seconds: float) -> str:
     return file_request(
-        "slow", "x", capability="line.add", route_id="slow.v1", resources=[], input={"log": str(log), "seconds": seconds}
+        "slow",
+        "x",
+        capability="line.add",
+        route_id="slow.v1",
+        resources=[],
+        input={"log": str(log), "seconds": seconds},
     )
 
 
@@ -87,9 +92,7 @@ async def test_a_second_signal_ends_it_at_once_and_the_effect_is_unknown_to_the_
     worker = start(TEMPORAL_ADDRESS=server.address, **queue)
     worker.wait_for("ready")
     log = tmp_path / "log"
-    created, _ = command(
-        tmp_path, server.address, "operation", "create", "-", stdin=slow_request(log, seconds=15), **queue
-    )
+    command(tmp_path, server.address, "operation", "create", "-", stdin=slow_request(log, seconds=15), **queue)
     wait_until(log.exists)
 
     worker.signal(signal.SIGTERM)
