@@ -78,12 +78,20 @@ def _version(program: Path) -> tuple[int, ...]:
 
 def free_port(wanted: int | None = None) -> int:
     """`wanted` if nothing listens there, else any free port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError):
-            probe.bind((LOOPBACK, wanted or 0))
-            return int(probe.getsockname()[1])
-    return free_port()
+    return free_ports(wanted)[0]
+
+
+def free_ports(*wanted: int | None) -> list[int]:
+    """Distinct free ports of the loopback interface: each wanted one where nothing listens, else any other."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in wanted]
+        for probe, port in zip(probes, wanted, strict=True):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, port or 0))
+            except OSError:
+                probe.bind((LOOPBACK, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 @asynccontextmanager
@@ -97,29 +105,45 @@ async def temporal_server(
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     await asyncio.to_thread(end_orphan, file)
-    port, ui_port = free_port(port), free_port(ui_port)
-    log_file = file.with_suffix(".log")
+    program = find_temporal()
+    for last in (False, False, True):
+        ports = free_ports(port, ui_port, None, None)
+        process = await _started(_command(program, file, ports, namespace), file.with_suffix(".log"))
+        with noted(file, process.pid):
+            try:
+                await _wait_until_up(process, ports[0], file.with_suffix(".log"))
+            except PortTaken:
+                if last:
+                    raise
+                continue
+            else:
+                yield TemporalServer(f"{LOOPBACK}:{ports[0]}", f"http://{LOOPBACK}:{ports[1]}", process)
+                return
+            finally:
+                await stop(process)
+
+
+class PortTaken(Unavailable):
+    """Another process took a port between our look and the server's."""
+
+
+async def _started(command: list[str], log_file: Path) -> asyncio.subprocess.Process:
     with log_file.open("ab") as log:
-        process = await asyncio.create_subprocess_exec(
-            *_command(find_temporal(), file, port, ui_port, namespace),
+        return await asyncio.create_subprocess_exec(
+            *command,
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
             # Ctrl-C is for us: the server is stopped last, when the worker has drained.
             start_new_session=True,
         )
-    with noted(file, process.pid):
-        try:
-            await _wait_until_up(process, port, log_file)
-            yield TemporalServer(f"{LOOPBACK}:{port}", f"http://{LOOPBACK}:{ui_port}", process)
-        finally:
-            await stop(process)
 
 
-def _command(program: Path, file: Path, port: int, ui_port: int, namespace: str) -> list[str]:
+def _command(program: Path, file: Path, ports: list[int], namespace: str) -> list[str]:
+    port, ui_port, http_port, metrics_port = ports
     command = [str(program), "server", "start-dev", "--ip", LOOPBACK, "--ui-ip", LOOPBACK]
-    command += ["--port", str(port), "--ui-port", str(ui_port), "--http-port", str(free_port())]
-    command += ["--metrics-port", str(free_port()), "--namespace", namespace, "--log-level", "error"]
+    command += ["--port", str(port), "--ui-port", str(ui_port), "--http-port", str(http_port)]
+    command += ["--metrics-port", str(metrics_port), "--namespace", namespace, "--log-level", "error"]
     command += ["--db-filename", str(file)]
     command += ["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=NORMAL"]
     for name, kind in REQUIRED.items():
@@ -141,9 +165,11 @@ async def _wait_until_up(process: asyncio.subprocess.Process, port: int, log_fil
             await asyncio.sleep(0.05)
             continue
         return
-    raise Unavailable(
+    words = last_words(log_file)
+    refusal = PortTaken if "address already in use" in words else Unavailable
+    raise refusal(
         ErrorCode.TEMPORAL_UNAVAILABLE,
-        f"the embedded Temporal server did not start: {last_words(log_file)}",
+        f"the embedded Temporal server did not start: {words}",
         subject=str(log_file),
         remedy="read its log; another process may hold its file",
     )
