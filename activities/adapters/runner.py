@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from types import UnionType
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from counterfoil.models.common import BlobRef, canonical_json
 from counterfoil.models.errors import ErrorCode, Refusal
@@ -26,6 +26,7 @@ R = TypeVar("R", bound=BaseModel)
 
 RESULT_INLINE_LIMIT_BYTES = 4096
 RESULT_LIMIT_BYTES = 64 * 1024 * 1024
+ANSWER_LIMIT_BYTES = 256 * 1024
 
 
 class AdapterRaised(Exception):
@@ -39,9 +40,13 @@ class AdapterRaised(Exception):
 
 
 class AdapterTimedOut(AdapterRaised):
-    """The adapter did not answer in the route's time. It may still act."""
+    """The adapter did not answer in the route's time. It may still act, and `late` is what it answers then."""
 
     code = ErrorCode.ADAPTER_TIMED_OUT
+
+    def __init__(self, detail: str, late: asyncio.Future[Any]) -> None:
+        super().__init__(detail)
+        self.late = late
 
 
 class AdapterJunk(AdapterRaised):
@@ -62,16 +67,18 @@ class Slot:
         """Run a blocking or async adapter method in a thread of its own; what it raises comes as `AdapterRaised`."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
+        answer.add_done_callback(_looked_at)
         call = _Call(method, arguments)
 
         def finish(value: Any, error: BaseException | None) -> None:
             self._stray -= 1
-            if not answer.done():
-                if error is None:
-                    answer.set_result(value)
-                else:
-                    answer.set_exception(AdapterRaised(f"{type(error).__name__}: {error}"))
             self._give_back()
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(value)
+            else:
+                answer.set_exception(AdapterRaised(told(error)))
 
         def run() -> None:
             value, error = call.run()
@@ -80,14 +87,19 @@ class Slot:
             except RuntimeError:
                 return  # the loop is gone: the process is ending
 
+        try:
+            threading.Thread(target=run, name=f"adapter:{getattr(method, '__qualname__', '?')}", daemon=True).start()
+        except RuntimeError as error:
+            raise AdapterRaised(f"no thread can be had for the call: {error}") from error
         self._stray += 1
-        threading.Thread(target=run, name=f"adapter:{getattr(method, '__qualname__', method)}", daemon=True).start()
         try:
             return await asyncio.wait_for(asyncio.shield(answer), timeout_seconds)
         except TimeoutError:
             call.give_up()
-            answer.cancel()
-            raise AdapterTimedOut(f"no answer within {timeout_seconds:g} s") from None
+            raise AdapterTimedOut(f"no answer within {timeout_seconds:g} s", answer) from None
+        except asyncio.CancelledError:
+            call.give_up()
+            raise
 
     def close(self) -> None:
         self._closed = True
@@ -99,6 +111,19 @@ class Slot:
             self._semaphore.release()
 
 
+def told(error: BaseException) -> str:
+    """An exception in one line; one that cannot even be written down, by its type."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # a hostile __str__ must not pass for silence
+        return type(error).__name__
+
+
+def _looked_at(answer: asyncio.Future[Any]) -> None:
+    if not answer.cancelled():
+        answer.exception()
+
+
 class _Call:
     """A method call that may be a coroutine, with a loop of its own that can be told to give up."""
 
@@ -106,6 +131,7 @@ class _Call:
         self._method = method
         self._arguments = arguments
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._given_up = False
 
     def run(self) -> tuple[Any, BaseException | None]:
         try:
@@ -119,9 +145,13 @@ class _Call:
     async def _awaited(self, value: Any) -> Any:
         task = asyncio.ensure_future(value)
         self._running = (asyncio.get_running_loop(), task)
+        if self._given_up:
+            task.cancel()
         return await task
 
     def give_up(self) -> None:
+        """Cancel a coroutine. A blocking method cannot be stopped: it is left to end by itself."""
+        self._given_up = True
         if self._running is not None:
             loop, task = self._running
             try:
@@ -165,21 +195,36 @@ def checked(value: Any, allowed: UnionType | type[R], put: Callable[[bytes, str]
     classes = get_args(allowed) or (allowed,)
     if not isinstance(value, classes):
         raise AdapterJunk(f"{type(value).__name__} is no answer; one of {', '.join(c.__name__ for c in classes)} is")
-    try:
-        offloaded = _offload(value, put)
-        return type(value).model_validate_json(offloaded.model_dump_json())
-    except (ValidationError, ValueError, TypeError, RecursionError) as error:
-        raise AdapterJunk(f"the answer cannot be kept: {error}") from error
+    large = _large_result(value)
+    if large is not None:
+        if len(large) > RESULT_LIMIT_BYTES:
+            raise AdapterJunk(f"the result has {len(large)} bytes, the limit is {RESULT_LIMIT_BYTES}")
+        blob = put(large, "application/json")
+        value = value.model_copy(update={"result": value.result.model_copy(update={"data": {}, "blob": blob})})
+    return _kept(value)
 
 
-def _offload(value: BaseModel, put: Callable[[bytes, str], BlobRef]) -> BaseModel:
+def _large_result(value: Any) -> bytes | None:
     result = getattr(value, "result", None)
-    if not isinstance(result, TypedResult) or not result.data:
-        return value
-    content = canonical_json(result.model_dump(mode="json")["data"])
-    if len(content) <= RESULT_INLINE_LIMIT_BYTES:
-        return value
-    if len(content) > RESULT_LIMIT_BYTES:
-        raise AdapterJunk(f"the result has {len(content)} bytes, the limit is {RESULT_LIMIT_BYTES}")
-    moved = result.model_copy(update={"data": {}, "blob": put(content, "application/json")})
-    return value.model_copy(update={"result": moved})
+    if not isinstance(result, TypedResult):
+        return None
+    with _junk_otherwise():
+        content = canonical_json(result.model_dump(mode="json")["data"])
+    return content if len(content) > RESULT_INLINE_LIMIT_BYTES else None
+
+
+def _kept(value: Any) -> Any:
+    with _junk_otherwise():
+        kept = type(value).model_validate_json(value.model_dump_json(warnings=False))
+    if len(kept.model_dump_json()) > ANSWER_LIMIT_BYTES:
+        raise AdapterJunk(f"the answer, its result aside, is limited to {ANSWER_LIMIT_BYTES} bytes")
+    return kept
+
+
+@contextmanager
+def _junk_otherwise() -> Iterator[None]:
+    """Whatever an answer that was not made by the contract's own constructor raises, it is no answer."""
+    try:
+        yield
+    except Exception as error:
+        raise AdapterJunk(f"the answer cannot be kept: {told(error)}") from error
