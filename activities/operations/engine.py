@@ -12,6 +12,8 @@ class EngineStatus(StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     """It returned its result: its row was settled then."""
+    BEHIND = "behind"
+    """It was stopped while it knew that the store is behind it, and waited for a repair."""
     STOPPED = "stopped"
     """It was terminated, failed, timed out or cancelled."""
     MISSING = "missing"

@@ -5,6 +5,8 @@ It runs when a worker starts and on a Temporal Schedule, so nobody keeps a timer
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from sqlalchemy import and_, or_
 from sqlmodel import col, select
 
@@ -17,6 +19,7 @@ from counterfoil.models.operations.record import Swept
 from counterfoil.models.tables import OperationRow
 
 PAGE = 200
+OVERDUE = timedelta(minutes=2)
 
 
 async def sweep(database: Database, engine: Engine) -> Swept:
@@ -31,9 +34,11 @@ async def sweep(database: Database, engine: Engine) -> Swept:
                     if await database.read(lambda work, one=row: _may_go(work, one)):  # type: ignore[misc]
                         await engine.wake(row.id)
                         woken += 1
-                case EngineStatus.FINISHED:
-                    await engine.doubt(row.id)
-                    doubted += 1
+                case EngineStatus.FINISHED | EngineStatus.BEHIND:
+                    # It may have been settled, and so finished, since the page was read.
+                    if await database.read(lambda work, one=row: _is_unsettled(work, one)):  # type: ignore[misc]
+                        await engine.doubt(row.id)
+                        doubted += 1
                 case EngineStatus.STOPPED | EngineStatus.MISSING:
                     await engine.wake(row.id)
                     restarted += 1
@@ -41,16 +46,26 @@ async def sweep(database: Database, engine: Engine) -> Swept:
     return Swept(open_operations=seen, restarted=restarted, woken=woken, doubted=doubted)
 
 
+UNSETTLED = or_(
+    col(OperationRow.state).in_(OPEN),
+    and_(col(OperationRow.state) == State.COMPLETED, col(OperationRow.verification) == Verification.PENDING),
+)
+
+
 async def _page(work: UnitOfWork, after: str) -> list[OperationRow]:
-    unsettled = or_(
-        col(OperationRow.state).in_(OPEN),
-        and_(col(OperationRow.state) == State.COMPLETED, col(OperationRow.verification) == Verification.PENDING),
-    )
-    query = select(OperationRow).where(unsettled, OperationRow.id > after).order_by(OperationRow.id).limit(PAGE)
+    query = select(OperationRow).where(UNSETTLED, OperationRow.id > after).order_by(OperationRow.id).limit(PAGE)
     return list((await work.session.exec(query)).all())
 
 
+async def _is_unsettled(work: UnitOfWork, row: OperationRow) -> bool:
+    query = select(OperationRow.id).where(UNSETTLED, OperationRow.id == row.id)
+    return (await work.session.exec(query)).first() is not None
+
+
 async def _may_go(work: UnitOfWork, row: OperationRow) -> bool:
-    if row.state != State.QUEUED or row.blocked is None:
+    if row.state == State.COMPLETED:
+        # A late reply completed it, and the wake-up that went with it may have been lost.
+        return work.now - row.updated_at > OVERDUE
+    if row.state not in (State.PREPARING, State.QUEUED) or row.blocked is None:
         return False
     return await claims.are_free(work, row, claims.wanted(row.workspace, resources_of(row)))
