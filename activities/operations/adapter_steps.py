@@ -8,19 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from counterfoil.activities.adapters.base import Phase
-from counterfoil.activities.adapters.runner import AdapterRaised, Slot
+from counterfoil.activities.adapters.runner import AdapterRaised, AdapterTimedOut, Slot, checked
 from counterfoil.activities.fault_points import FaultPoint
 from counterfoil.activities.operations import journal, settlement
 from counterfoil.activities.operations.journal import Attempt, AttemptKind
-from counterfoil.activities.operations.rows import (
-    load,
+from counterfoil.activities.operations.rows import StoreBehind, load
+from counterfoil.activities.operations.steps import (
+    SLOW_POLL_SECONDS,
+    WAITABLE,
+    Parts,
+    Steps,
+    Work,
+    behind,
+    later,
+    typed,
 )
-from counterfoil.activities.operations.steps import SLOW_POLL_SECONDS, WAITABLE, Steps, Work, later, typed
 from counterfoil.activities.operations.views import view_of
 from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
@@ -57,26 +68,44 @@ RECORD_PATIENCE_SECONDS = 60.0
 class AdapterSteps(Steps):
     """Everything that touches the world."""
 
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._issued: set[asyncio.Task[OperationView]] = set()
+        """Attempts whose adapter was called and whose answer is not recorded yet."""
+
+    def abandon(self) -> None:
+        """The process is ending: give up on what adapters may still answer."""
+        for task in self._issued:
+            task.cancel()
+
     @activity.defn
     async def prepare(self, step: StepInput) -> OperationView:
         """Work out the proposal. A pure preparation may be tried again; an effectful one is journaled."""
         with typed():
-            work = await self.ready(step, State.PREPARING)
-            if isinstance(work, OperationView):
-                return work
-            if work.route.preparation is PreparationSupport.EFFECTFUL:
-                return await self._attempt(step, work, AttemptKind.PREPARE)
-            async with self.heart(), self._parts.runner.slot(work.route) as slot:
-                self._checkpoint(FaultPoint.PREPARE_BEFORE_ADAPTER)
-                try:
-                    outcome = await self.call(slot, work, Phase.PREPARE, PreparationOutcome)
-                except AdapterRaised as error:
-                    if activity.info().attempt < PREPARE_TRIES:
-                        raise ApplicationError(error.detail, type=error.code) from error
-                    outcome = Failed(code=error.code, detail=error.detail)
-            view = await self.commit(lambda unit: self._settle_preparation(unit, step, outcome))
-            self._checkpoint(FaultPoint.PREPARE_COMMITTED)
-            return view
+            try:
+                work = await self.ready(step, State.PREPARING)
+                if isinstance(work, OperationView):
+                    return work
+                if work.route.preparation is PreparationSupport.EFFECTFUL:
+                    return await self._attempt(step, work, AttemptKind.PREPARE)
+                return await self._prepare(step, work)
+            except Refusal as refusal:
+                if refusal.code in WAITABLE:
+                    raise
+                return await self._refuse(step, refusal)
+
+    async def _prepare(self, step: StepInput, work: Work) -> OperationView:
+        async with self.heart(), self._parts.runner.slot(work.route) as slot:
+            self._checkpoint(FaultPoint.PREPARE_BEFORE_ADAPTER)
+            try:
+                outcome = await self.call(slot, work, Phase.PREPARE, PreparationOutcome)
+            except AdapterRaised as error:
+                if activity.info().attempt < PREPARE_TRIES:
+                    raise ApplicationError(error.detail, type=error.code) from error
+                outcome = Failed(code=error.code, detail=error.detail)
+        view = await self.commit(lambda unit: self._settle_preparation(unit, step, outcome))
+        self._checkpoint(FaultPoint.PREPARE_COMMITTED)
+        return view
 
     async def _settle_preparation(self, unit: UnitOfWork, step: StepInput, outcome: Observation) -> OperationRow:
         row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
@@ -95,31 +124,67 @@ class AdapterSteps(Steps):
                 if isinstance(work, OperationView):
                     return work
                 return await self._attempt(step, work, AttemptKind.EXECUTE)
-            except Refusal as refusal:
-                if refusal.code not in WAITABLE:
-                    raise
-                return await self._block(step, refusal)
+            except StoreBehind:
+                raise
+            except CounterfoilError as error:
+                if isinstance(error, Refusal) and error.code not in WAITABLE:
+                    return await self._refuse(step, error)
+                return await self._block(step, error)
 
     async def _attempt(self, step: StepInput, work: Work, kind: AttemptKind) -> OperationView:
-        async with self.heart(), self._parts.runner.slot(work.route) as slot:
+        async with self.heart(), AsyncExitStack() as held:
+            slot = await held.enter_async_context(self._parts.runner.slot(work.route))
             await self._require_readiness(slot, work)
             granted = await self._granted(step, Attempt(kind, step.generation, activity.info().task_token.hex()[-48:]))
             if isinstance(granted, OperationView):
                 return granted
             self._checkpoint(FaultPoint.JOURNAL_COMMITTED)
-            phase = Phase.EXECUTE if kind is AttemptKind.EXECUTE else Phase.PREPARE
-            allowed = Outcome if kind is AttemptKind.EXECUTE else PreparationOutcome
-            work = Work(granted, work.route, work.adapter, self.order(granted, work.adapter, work.order.request))
+            order = replace(work.order, generation=granted.generation, dispatched_at=granted.dispatched_at)
+            issued = Work(granted, work.route, work.adapter, order)
+            # From here on an effect may happen. A cancelled activity (a terminated workflow cancels it) must not
+            # lose the adapter's answer, which is the best evidence there will ever be.
+            return await asyncio.shield(self._keep(self._issue(held.pop_all(), slot, step, issued, kind)))
+
+    def _keep(self, attempt: Coroutine[Any, Any, OperationView]) -> asyncio.Task[OperationView]:
+        task = asyncio.create_task(attempt)
+        self._issued.add(task)
+
+        def ended(task: asyncio.Task[OperationView]) -> None:
+            self._issued.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.warning("an attempt's answer was not recorded: %s", error)
+
+        task.add_done_callback(ended)
+        return task
+
+    async def _issue(
+        self, held: AsyncExitStack, slot: Slot, step: StepInput, work: Work, kind: AttemptKind
+    ) -> OperationView:
+        executes = kind is AttemptKind.EXECUTE
+        phase, allowed = (Phase.EXECUTE, Outcome) if executes else (Phase.PREPARE, PreparationOutcome)
+        async with held:
             try:
                 outcome: Observation = await self.call(slot, work, phase, allowed)
+            except AdapterTimedOut as error:
+                outcome = UnknownEffect(code=error.code, detail=error.detail)
+                self._keep(self._record_late(step, error.late, allowed))
             except AdapterRaised as error:
                 outcome = UnknownEffect(code=error.code, detail=error.detail)
             self._checkpoint(FaultPoint.ADAPTER_RETURNED)
-            view = await asyncio.shield(self._record_outcome(step, outcome))
+            view = await self._record_outcome(step, outcome)
             self._checkpoint(FaultPoint.OUTCOME_COMMITTED)
             if view.state is State.COMPLETED and view.verification is Verification.PENDING:
                 return await self._verify_now(slot, step, work, view)
             return view
+
+    async def _record_late(self, step: StepInput, late: asyncio.Future[Any], allowed: Any) -> OperationView:
+        """What an adapter says after its time-out is evidence still."""
+        try:
+            value = await late
+            answer = await asyncio.to_thread(checked, value, allowed, self._parts.blobs.put)
+        except AdapterRaised:
+            return await self.view(StepInput(operation_id=step.operation_id))
+        return await self._record_outcome(step, answer)
 
     async def _granted(self, step: StepInput, attempt: Attempt) -> OperationRow | OperationView:
         granted = False
@@ -141,7 +206,9 @@ class AdapterSteps(Steps):
         """Store what the adapter said, with patience: this is the evidence of something that happened."""
 
         async def settle(unit: UnitOfWork) -> OperationRow:
-            row = await load(unit, step.operation_id)
+            row = await load(unit, step.operation_id, seen_revision=max(1, step.seen_revision))
+            if row.generation < step.generation:
+                raise behind(row, f"attempt {step.generation} was made, the store knows of {row.generation}")
             await settlement.settle_attempt(unit, row, step.generation, outcome)
             self._checkpoint(FaultPoint.OUTCOME_BEFORE_COMMIT)
             return row
@@ -191,10 +258,17 @@ class AdapterSteps(Steps):
             opened = asyncio.get_running_loop().time()
             async with self.heart():
                 while True:
-                    work = await self.ready(step, State.RUNNING, State.UNKNOWN)
-                    if isinstance(work, OperationView):
-                        return work
-                    view, wait_seconds = await self._look(step, work)
+                    try:
+                        work = await self.ready(step, State.RUNNING, State.UNKNOWN)
+                    except Refusal as refusal:
+                        if refusal.code != ErrorCode.INVALID_INPUT:
+                            raise
+                        blind = UnknownEffect(code=refusal.code, detail=refusal.detail)
+                        view, wait_seconds = await self._saw(step, None, blind), None
+                    else:
+                        if isinstance(work, OperationView):
+                            return work
+                        view, wait_seconds = await self._look(step, work)
                     if view.state not in (State.RUNNING, State.UNKNOWN) or view.observation_exhausted:
                         return view
                     if view.state is State.RUNNING and view.cancellation == "requested" and not view.cancel_sent:
@@ -227,16 +301,20 @@ class AdapterSteps(Steps):
                 seen: Observation = await self.call(slot, work, Phase.OBSERVE, Observation)
             except AdapterRaised as error:
                 seen = UnknownEffect(code=error.code, detail=error.detail)
+        view = await self._saw(step, generation, seen)
+        return view, seen.poll_after_seconds if isinstance(seen, Running) else None
 
+    async def _saw(self, step: StepInput, generation: int | None, seen: Observation) -> OperationView:
         async def settle(unit: UnitOfWork) -> OperationRow:
             row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
-            await settlement.settle_observation(unit, row, generation, seen)
+            looked_at = row.generation if generation is None else generation
+            await settlement.settle_observation(unit, row, looked_at, seen)
             self._checkpoint(FaultPoint.OBSERVE_BEFORE_COMMIT)
             return row
 
         view = await self.commit(settle)
         self._checkpoint(FaultPoint.OBSERVE_COMMITTED)
-        return view, seen.poll_after_seconds if isinstance(seen, Running) else None
+        return view
 
     @activity.defn
     async def cancel_at_target(self, step: StepInput) -> OperationView:
@@ -271,7 +349,12 @@ class AdapterSteps(Steps):
     async def verify(self, step: StepInput) -> OperationView:
         """Read the target back, freshly. Tried a few times before it is called unavailable."""
         with typed():
-            work = await self.ready(step, State.COMPLETED)
+            try:
+                work = await self.ready(step, State.COMPLETED)
+            except Refusal as refusal:
+                if refusal.code != ErrorCode.INVALID_INPUT:
+                    raise
+                return await self._settle_verification(step, VerificationUnavailable(detail=str(refusal)))
             if isinstance(work, OperationView):
                 return work
             async with self.heart(), self._parts.runner.slot(work.route) as slot:

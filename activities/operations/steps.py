@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from counterfoil.activities.adapters.base import AdapterContext, ApplicationAdapter, Order, Phase
 from counterfoil.activities.adapters.catalog import Catalog
-from counterfoil.activities.adapters.runner import AdapterRunner, Slot, checked
+from counterfoil.activities.adapters.runner import AdapterRunner, Slot, checked, told
 from counterfoil.activities.fault_points import Checkpoint, no_fault
 from counterfoil.activities.operations import commands
 from counterfoil.activities.operations.creation import Creator
@@ -24,7 +24,9 @@ from counterfoil.activities.operations.engine import Engine
 from counterfoil.activities.operations.rows import (
     StoreBehind,
     load,
+    move,
     prepared_of,
+    problem_json,
     request_of,
     resources_of,
     route_of,
@@ -35,7 +37,7 @@ from counterfoil.activities.store.database import Database, UnitOfWork
 from counterfoil.models.common import BlobRef
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
 from counterfoil.models.operations.contract import OperationRequest
-from counterfoil.models.operations.lifecycle import State
+from counterfoil.models.operations.lifecycle import Event, State
 from counterfoil.models.operations.route import Route
 from counterfoil.models.operations.view import (
     Blocked,
@@ -47,6 +49,7 @@ from counterfoil.models.tables import OperationRow
 log = logging.getLogger(__name__)
 
 SLOW_POLL_SECONDS = 5.0
+LONGEST_POLL_SECONDS = 3600.0
 _INPUT: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
 
 
@@ -108,7 +111,7 @@ class Steps:
         return Order(
             request=request,
             resources=resources_of(row),
-            typed_input=adapter.validate_input(request),
+            typed_input=_typed_input(adapter, request),
             prepared=prepared_of(row),
             generation=row.generation,
             dispatched_at=row.dispatched_at,
@@ -151,7 +154,19 @@ class Steps:
 
         return await self._database.read(read)
 
-    async def _block(self, step: StepInput, refusal: Refusal) -> OperationView:
+    async def _refuse(self, step: StepInput, refusal: Refusal) -> OperationView:
+        """End an operation whose step cannot be taken, where certainly nothing was dispatched."""
+
+        async def fail(unit: UnitOfWork) -> OperationRow:
+            row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
+            if row.state in (State.PREPARING, State.QUEUED) and not row.attempt_open:
+                row.problem = problem_json(refusal.code, refusal.detail)
+                await move(unit, row, Event.REPORT_FAILED, refusal.detail, data={"code": refusal.code})
+            return row
+
+        return await self.commit(fail)
+
+    async def _block(self, step: StepInput, refusal: CounterfoilError) -> OperationView:
         async def note(unit: UnitOfWork) -> OperationRow:
             row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
             if row.state == State.QUEUED:
@@ -174,15 +189,30 @@ class Steps:
         """Heartbeats while the block runs, so that a killed worker is noticed."""
 
         async def beat() -> None:
+            # A step that is done before its first beat costs the server none.
             while True:
-                activity.heartbeat()
                 await asyncio.sleep(self._parts.timing.heartbeat_seconds / 3)
+                activity.heartbeat()
 
         beating = asyncio.create_task(beat())
         try:
             yield
         finally:
             beating.cancel()
+
+
+def _typed_input(adapter: ApplicationAdapter, request: OperationRequest) -> BaseModel:
+    try:
+        return adapter.validate_input(request)
+    except CounterfoilError:
+        raise
+    except BaseException as error:  # a panic or an exit in here would end the worker
+        raise Refusal(
+            ErrorCode.INVALID_INPUT,
+            f"the adapter does not take the input any more: {told(error)}"[:1000],
+            subject=request.route_id,
+            remedy="mend the adapter, or ask again under a new key",
+        ) from error
 
 
 WAITABLE = frozenset(
@@ -196,11 +226,16 @@ WAITABLE = frozenset(
 """Refusals that pass by themselves: nothing was dispatched, and the step is asked for again."""
 
 
+def behind(row: OperationRow, detail: str) -> StoreBehind:
+    """The store was restored from before what this step has done."""
+    return StoreBehind(ErrorCode.STORE_BEHIND, detail, subject=row.id, remedy="run `counterfoil repair`")
+
+
 def later(detail: str, code: ErrorCode, seconds: float) -> ApplicationError:
     return ApplicationError(
         detail,
         type=code,
-        next_retry_delay=timedelta(seconds=seconds),
+        next_retry_delay=timedelta(seconds=min(seconds, LONGEST_POLL_SECONDS)),
         category=ApplicationErrorCategory.BENIGN,
     )
 
