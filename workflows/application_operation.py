@@ -4,11 +4,11 @@ The row is the truth. This loop may be terminated, reset, lost or started twice 
 from the row. Signals and updates only enqueue; one loop takes commands in order, each in one transaction.
 """
 
-from __future__ import annotations
-
+# Annotations are evaluated here, once a definition: the sandbox loads this file anew for every workflow, and reading
+# them from text would cost it more than all the rest.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -19,12 +19,13 @@ with workflow.unsafe.imports_passed_through():
     from counterfoil.activities.operations.activities import OperationActivities
     from counterfoil.models.errors import ErrorCode
     from counterfoil.models.operations.commands import (
+        COMMAND_LIMIT_BYTES,
         Answer,
         AnswerStatus,
         CommandName,
         Received,
     )
-    from counterfoil.models.operations.lifecycle import State
+    from counterfoil.models.operations.lifecycle import CLOSED, State
     from counterfoil.models.operations.view import (
         Applied,
         ApplyInput,
@@ -35,10 +36,11 @@ with workflow.unsafe.imports_passed_through():
         StepInput,
         StepKind,
         conclusion,
+        is_being_verified,
         next_step,
         seconds_between,
     )
-    from counterfoil.workflows.inbox import Inbox, decoded
+    from counterfoil.workflows.inbox import Inbox, decoded, printable
     from counterfoil.workflows.search_attributes import (
         AWAITING_DECISION,
         OPERATION_RESOURCES,
@@ -50,12 +52,15 @@ with workflow.unsafe.imports_passed_through():
 StepActivity = Callable[[OperationActivities, StepInput], Awaitable[OperationView]]
 
 STORE_BEHIND = "store_behind"
+PASSING = frozenset({State.PREPARING, State.QUEUED})
 FOR_EVER = RetryPolicy(
     initial_interval=timedelta(milliseconds=200), backoff_coefficient=2, maximum_interval=timedelta(seconds=20)
 )
 ONCE = RetryPolicy(maximum_attempts=1)
 LOCALLY = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_attempts=2)
 MARGIN = timedelta(seconds=90)
+LONGEST_PAUSE_SECONDS = 60
+MAY_TAKE_LONG = frozenset({StepKind.AWAIT_READINESS, StepKind.OBSERVE})
 
 
 class StoreIsBehind(Exception):
@@ -75,6 +80,8 @@ class ApplicationOperation:
         self._request: Any = None
         self._remembered_revision = 0
         self._remembered_generation = 0
+        self._is_behind = False
+        self._losses = 0
 
     @workflow.run
     async def run(self, request: RawValue) -> OperationResult:
@@ -136,9 +143,10 @@ class ApplicationOperation:
             await self._doubt(seen)
         except ApplicationError as refusal:
             self._refusal = refusal
-            while self._inbox:
-                self._inbox.answer(self._inbox.take(), self._refused(str(refusal.type), refusal.message))
-            await workflow.wait_condition(workflow.all_handlers_finished)
+            while self._inbox or not workflow.all_handlers_finished():
+                while self._inbox:
+                    self._inbox.answer(self._inbox.take(), self._refused(str(refusal.type), refusal.message))
+                await workflow.wait_condition(lambda: bool(self._inbox) or workflow.all_handlers_finished())
             raise
 
     async def _doubt(self, seen_revision: int = 0) -> None:
@@ -157,7 +165,11 @@ class ApplicationOperation:
         """Take one step of an open operation."""
         match step.kind:
             case StepKind.WAIT:
-                await self._wait(step)
+                await self._wait(step.until)
+            case StepKind.PREPARE if self._seen.blocked is not None:
+                await self._wait(self._seen.deadline)
+            case StepKind.EXPIRE if self._seen.attempt_open:
+                await self._fence(self._seen.generation)
             case StepKind.EXPIRE:
                 await self._move(OperationActivities.expire, self._step_input())
             case StepKind.FENCE:
@@ -177,8 +189,8 @@ class ApplicationOperation:
             case StepKind.DONE:
                 raise AssertionError("a settled operation takes no step")
 
-    async def _wait(self, step: Step) -> None:
-        timeout = None if step.until is None else seconds_between(workflow.now(), step.until)
+    async def _wait(self, until: datetime | None) -> None:
+        timeout = None if until is None else seconds_between(workflow.now(), until)
         try:
             await workflow.wait_condition(lambda: self._woken or self._has_due(), timeout=timeout)
         except TimeoutError:
@@ -189,12 +201,19 @@ class ApplicationOperation:
 
     async def _dispatch(self) -> None:
         """Dispatch once. Whatever is reported lost is decided by the fence, never by sending again."""
-        generation = max(self._seen.generation, self._seen.fence) + 1
+        generation = self._next_generation
         try:
-            view = await self._watched(StepKind.DISPATCH, OperationActivities.dispatch, "dispatch", ONCE, generation)
-        except ApplicationError:
-            await self._fence(generation)
-            return
+            try:
+                view = await self._watched(
+                    StepKind.DISPATCH, OperationActivities.dispatch, "dispatch", ONCE, generation, self._seen.deadline
+                )
+            except ApplicationError:
+                await self._fence(generation)
+                await self._pause_after_loss()
+                return
+        except StoreIsBehind:
+            self._remember(generation)
+            raise
         if view is not None:
             self._adopt(view)
 
@@ -208,16 +227,36 @@ class ApplicationOperation:
         summary: str,
         retry: RetryPolicy = FOR_EVER,
     ) -> None:
-        generation = max(self._seen.generation, self._seen.fence) + 1
-        timeout = None if step.until is None else seconds_between(workflow.now(), step.until)
+        generation = self._next_generation
+        until = self._seen.deadline if step.kind is StepKind.PREPARE else step.until
         try:
-            view = await self._watched(step.kind, activity, summary, retry, generation, timeout)
+            view = await self._watched(step.kind, activity, summary, retry, generation, until)
         except ApplicationError:
-            # Lost, refused or timed out: the row knows how far it came.
+            # Lost or refused: the row knows how far it came.
             await self._move(OperationActivities.reload, self._step_input())
+            await self._pause_after_loss()
             return
+        except StoreIsBehind:
+            if step.kind is StepKind.PREPARE and self._seen.prepares_with_effect:
+                self._remember(generation)
+            raise
         if view is not None:
             self._adopt(view)
+
+    @property
+    def _next_generation(self) -> int:
+        return max(self._seen.generation, self._seen.fence) + 1
+
+    def _remember(self, generation: int) -> None:
+        """The store went back while this attempt was under way: whatever the row says, it may have been made."""
+        self._remembered_generation = max(self._remembered_generation, generation)
+        self._remembered_revision = max(self._remembered_revision, self._seen.revision + 1)
+
+    async def _pause_after_loss(self) -> None:
+        """One lost activity is asked for again at once; when losses repeat, growing pauses keep the history short."""
+        self._losses += 1
+        if self._losses > 1:
+            await self._wait(workflow.now() + timedelta(seconds=min(2**self._losses, LONGEST_PAUSE_SECONDS)))
 
     async def _watched(
         self,
@@ -226,11 +265,12 @@ class ApplicationOperation:
         summary: str,
         retry: RetryPolicy,
         generation: int,
-        timeout: timedelta | None = None,
+        until: datetime | None = None,
     ) -> OperationView | None:
         """Run an adapter's activity on the attempt's own task queue, and go on taking commands while it runs.
 
-        None where a command made the step pointless (never for a dispatch, which runs to its end).
+        None where a command or a time limit made the step pointless, or the history has grown too long to wait in
+        this run. An attempt that was journaled always runs to its end.
         """
         view = self._seen
         handle = workflow.start_activity_method(
@@ -239,25 +279,45 @@ class ApplicationOperation:
             task_queue=view.task_queue,
             start_to_close_timeout=timedelta(seconds=2 * view.call_timeout_seconds) + MARGIN,
             heartbeat_timeout=timedelta(seconds=view.heartbeat_seconds),
-            schedule_to_close_timeout=timeout,
             retry_policy=retry,
             cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
             summary=f"{summary} · {view.label}"[:200],
         )
         while not handle.done():
-            await workflow.wait_condition(lambda: handle.done() or self._has_due())
+            patience = None if until is None else seconds_between(workflow.now(), until)
+            try:
+                await workflow.wait_condition(
+                    lambda: handle.done() or self._has_due() or self._has_outgrown(kind), timeout=patience
+                )
+            except TimeoutError:
+                until = None
+                await self._move(OperationActivities.expire, self._step_input())
             if handle.done():
                 break
-            await self._apply_next()
+            if self._has_due():
+                await self._apply_next()
             self._show()
-            pointless = next_step(self._seen, workflow.now()).kind is not kind
-            if pointless and kind not in (StepKind.DISPATCH, StepKind.CANCEL_AT_TARGET):
+            if self._has_outgrown(kind) or self._is_pointless(kind, generation):
                 handle.cancel()
                 return None
         try:
-            return await handle
+            view = await handle
         except ActivityError as error:
             raise self._typed(error) from error
+        self._losses = 0
+        return view
+
+    def _is_pointless(self, kind: StepKind, generation: int) -> bool:
+        view = self._seen
+        if view.attempt_open or kind is StepKind.CANCEL_AT_TARGET:
+            return False
+        if kind is StepKind.DISPATCH:
+            # It can no longer be granted. While it can, it is left alone, even where it has not been picked up yet.
+            return view.state in CLOSED and view.generation < generation
+        return next_step(view, workflow.now()).kind is not kind
+
+    def _has_outgrown(self, kind: StepKind) -> bool:
+        return kind in MAY_TAKE_LONG and workflow.info().is_continue_as_new_suggested()
 
     # transitions
 
@@ -326,9 +386,11 @@ class ApplicationOperation:
     @workflow.update(name="opened")
     async def opened(self) -> OperationView:
         """The operation once its claim is decided; fails with the typed refusal where there is none."""
-        await workflow.wait_condition(lambda: self._view is not None or self._refusal is not None)
+        await workflow.wait_condition(lambda: self._view is not None or self._refusal is not None or self._is_behind)
         if self._refusal is not None:
             raise self._refusal
+        if self._is_behind:
+            raise ApplicationError("the store is behind this operation", type=ErrorCode.STORE_BEHIND)
         return self._seen
 
     @workflow.update(name="decide")
@@ -367,11 +429,11 @@ class ApplicationOperation:
         return await self._answered(CommandName.REPAIR, command)
 
     def _signalled(self, name: str, arguments: Sequence[RawValue]) -> None:
-        payload, problem = decoded(arguments)
-        self._inbox.put(Received(name=name[:200] or "?", payload=payload, problem=problem, channel="signal"))
+        payload, problem = decoded(arguments, COMMAND_LIMIT_BYTES)
+        self._inbox.put(Received(name=printable(name), payload=payload, problem=problem, channel="signal"))
 
     async def _answered(self, name: CommandName, argument: RawValue) -> Answer:
-        payload, problem = decoded([argument])
+        payload, problem = decoded([argument], COMMAND_LIMIT_BYTES)
         ticket = self._inbox.put(Received(name=name, payload=payload, problem=problem, channel="update"))
         return await self._inbox.answer_to(ticket)
 
@@ -406,6 +468,7 @@ class ApplicationOperation:
 
     async def _await_repair(self) -> None:
         """The store is behind: dispatch nothing, refuse what comes, and wait for a repair."""
+        self._is_behind = True
         workflow.set_current_details(BEHIND_DETAILS)
         self._announce((STORE_BEHIND, False, False))
         while True:
@@ -424,6 +487,7 @@ class ApplicationOperation:
             if applied.answer.status is not AnswerStatus.REFUSED:
                 self._view = applied.view
                 self._remembered_revision = self._remembered_generation = 0
+                self._is_behind = False
                 return
 
     def _refused(self, code: str, detail: str) -> Answer:
@@ -471,9 +535,12 @@ class ApplicationOperation:
         view = self._seen
         workflow.set_current_details(view.details)
         awaiting, unknown = view.state is State.AWAITING_DECISION, view.state is State.UNKNOWN
-        # A dispatch under way changes its state within moments: not worth an event.
+        # A dispatch under way changes its state within moments: not worth an event. Nor is the way to the first place
+        # where an operation stays, which for a quick one is its end.
         status = State.QUEUED if view.state is State.DISPATCHING else view.state
-        self._announce((status, awaiting, unknown))
+        on_the_way = view.blocked is None and (status in PASSING or is_being_verified(view))
+        if self._shown is not None or not on_the_way:
+            self._announce((status, awaiting, unknown))
 
     def _announce(self, shown: tuple[str, bool, bool]) -> None:
         if shown == self._shown:

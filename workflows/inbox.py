@@ -15,6 +15,9 @@ with workflow.unsafe.imports_passed_through():
     from counterfoil.workflows.lenient import Unreadable
 
 
+JSON = (dict, list, str, int, float, bool, type(None))
+
+
 @dataclass(frozen=True)
 class Ticketed:
     """A command with the ticket its sender waits on."""
@@ -73,13 +76,24 @@ class Inbox:
         return None
 
 
-def decoded(arguments: Sequence[RawValue]) -> tuple[Any, str | None]:
-    """What one raw argument says, or why nothing can be read from what came. Never raises."""
+def decoded(arguments: Sequence[RawValue], limit_bytes: int | None = None) -> tuple[Any, str | None]:
+    """What one raw argument says in JSON, or why nothing can be read from what came. Never raises."""
     if len(arguments) != 1:
         return None, f"one argument is needed, {len(arguments)} came"
     value: Any = arguments[0]
     if isinstance(value, RawValue):
+        size_bytes = len(value.payload.data)
+        if limit_bytes is not None and size_bytes > limit_bytes:
+            return None, f"the argument has {size_bytes} bytes, the limit is {limit_bytes}"
         value = workflow.payload_converter().from_payloads([value.payload])[0]
     if isinstance(value, Unreadable):
         return None, value.reason
+    if not isinstance(value, JSON):
+        # Raw bytes and protobuf messages decode well, and could not be handed on.
+        return None, f"the argument is {type(value).__name__}, not JSON"
     return value, None
+
+
+def printable(name: str) -> str:
+    """A stranger's name for a command, fit to be recorded."""
+    return "".join(char if char.isprintable() else "?" for char in name[:200]) or "?"
