@@ -49,9 +49,11 @@ async def settle_attempt(work: UnitOfWork, row: OperationRow, generation: int, o
     attempt = await work.session.get(AttemptRow, (row.id, generation))
     if attempt is None or attempt.outcome is not None:
         return
-    attempt.outcome = outcome.model_dump_json()
-    attempt.settled_at = work.now
-    work.session.add(attempt)
+    if not (isinstance(outcome, UnknownEffect) and outcome.code == ErrorCode.ADAPTER_TIMED_OUT):
+        # A time-out is no answer: what the adapter says later is, and is taken then.
+        attempt.outcome = outcome.model_dump_json()
+        attempt.settled_at = work.now
+        work.session.add(attempt)
     current = row.generation == generation and not row.attested and row.state in ISSUED | {State.PREPARING}
     if not current:
         await record(work, row, _late(outcome, generation))
