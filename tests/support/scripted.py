@@ -25,6 +25,9 @@ from counterfoil.models.operations.outcomes import (
 )
 from counterfoil.models.operations.route import PreparationSupport, ReplayGuarantee, Route
 
+SESSION = "s"
+"""The session of `request`. On a shared Temporal server every test needs one of its own."""
+
 Answer = Any
 """A value to return, an exception to raise, or a function of (context, order) to call."""
 
@@ -129,7 +132,7 @@ def scripted(catalog: Catalog, route_id: str = "scripted.v1", **changes: Any) ->
 def request(key: str = "k1", route_id: str = "scripted.v1", **changes: Any) -> OperationRequest:
     """A request for a scripted route, on one resource."""
     values: dict[str, Any] = {
-        "owner": {"workspace": "w", "session": "s"},
+        "owner": {"workspace": "w", "session": SESSION},
         "idempotency_key": key,
         "capability": "record.update",
         "route_id": route_id,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.message import Message
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 from counterfoil.activities.adapters.builtin import build_catalog
 from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.operations.sweeping import Swept
 from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.client import ControlPlane
 from counterfoil.models.operations.record import Operation
@@ -101,6 +105,35 @@ class Stack:
         """The types of the history events of an operation's newest run, such as `ACTIVITY_TASK_SCHEDULED`."""
         history = await self.handle(operation_id).fetch_history()
         return [EventType.Name(event.event_type).removeprefix("EVENT_TYPE_") for event in history.events]
+
+    async def payloads(self, operation_id: str) -> list[Payload]:
+        """Every payload in the history of an operation's newest run, as the server keeps it."""
+        history = await self.handle(operation_id).fetch_history()
+        return [payload for event in history.events for payload in _payloads(event)]
+
+    async def payload_sizes(self, operation_id: str) -> list[int]:
+        """The sizes of those payloads in bytes."""
+        return [len(payload.data) for payload in await self.payloads(operation_id)]
+
+    async def sweep(self) -> Swept:
+        """What the schedule would do now."""
+        assert self.unit is not None
+        return await self.unit.activities.sweep()
+
+
+def _payloads(message: Message) -> Iterator[Payload]:
+    if isinstance(message, Payload):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.type != field.TYPE_MESSAGE:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            values = [one for one in value.values() if isinstance(one, Message)]
+        else:
+            values = list(value) if field.is_repeated else [value]
+        for one in values:
+            yield from _payloads(one)
 
 
 async def settled(control_plane: ControlPlane, operation_id: str, timeout_seconds: float = 30) -> Operation:
