@@ -25,6 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.operations import records
 from counterfoil.activities.operations.creation import conflict, parse_request
+from counterfoil.activities.operations.views import plain
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.ledger import HistoryGap
 from counterfoil.control_plane.temporal import reason_of
@@ -146,8 +147,8 @@ class ControlPlane:
             id=operation_id,
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            static_summary=f"{request.capability}: {request.objective}"[:180],
-            static_details=f"Session `{request.owner.session}`, key `{request.idempotency_key}`",
+            static_summary=plain(f"{request.capability}: {request.objective}", 180),
+            static_details=f"Session {plain(request.owner.session)}, key {plain(request.idempotency_key)}",
             search_attributes=TypedSearchAttributes(
                 [
                     SearchAttributePair(OPERATION_SESSION, request.owner.session),

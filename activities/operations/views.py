@@ -12,9 +12,14 @@ from counterfoil.models.operations.route import PreparationSupport
 from counterfoil.models.operations.view import Blocked, OperationView
 from counterfoil.models.tables import OperationRow
 
+DETAILS_LIMIT_BYTES = 6000
 DETAILS_ROWS = 20
-DETAILS_LIMIT_CHARACTERS = 5000
 CELL_LIMIT_CHARACTERS = 120
+TEXT_LIMIT_CHARACTERS = 600
+MARKUP = "\\`*_{}[]()#+-.!:|&<>~^$"
+"""What may begin or make markup, and may be escaped, in CommonMark and in the Temporal UI's own dialect."""
+GAP = "\u2003"
+"""Between the columns of a table: the Temporal UI leaves none."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ def details_of(row: OperationRow) -> str:
     lines = [
         f"**{_heading(row)}**",
         "",
-        f"`{row.id}` · {row.capability} by `{row.route_id}` · revision {row.revision}",
+        f"`{row.id}` · {plain(row.capability)} by {plain(row.route_id)} · revision {row.revision}",
     ]
     match row.state:
         case State.AWAITING_DECISION:
@@ -72,14 +77,18 @@ def details_of(row: OperationRow) -> str:
         case State.UNKNOWN:
             lines += _unknown(row)
         case State.QUEUED if row.blocked is not None:
-            lines += ["", Blocked.model_validate_json(row.blocked).detail]
+            lines += ["", plain(Blocked.model_validate_json(row.blocked).detail)]
         case _ if (problem := _problem(row)) is not None:
-            lines += ["", f"`{problem.code}` {_plain(problem.detail)}"]
-    return "\n".join(lines)[:DETAILS_LIMIT_CHARACTERS]
+            lines += ["", _told(problem)]
+    return "\n".join(lines)
 
 
 def _problem(row: OperationRow) -> Problem | None:
     return None if row.problem is None else Problem.model_validate_json(row.problem)
+
+
+def _told(problem: Problem) -> str:
+    return f"{plain(problem.code)}: {plain(problem.detail)}"
 
 
 def _heading(row: OperationRow) -> str:
@@ -94,31 +103,38 @@ def _heading(row: OperationRow) -> str:
 def _question(row: OperationRow) -> list[str]:
     request, prepared = request_of(row), prepared_of(row)
     assert request.decision is not None
-    lines = ["", f"### {_plain(request.decision.question)}", "", _plain(request.decision.reason)]
-    if prepared is not None:
-        lines += ["", _plain(prepared.summary)]
-        if prepared.preview is not None:
-            lines += ["", *markdown_table(prepared.preview)]
-    lines += [
+    asked = ["", f"### {plain(request.decision.question)}", "", plain(request.decision.reason)]
+    answer = [
         "",
         "Answer with the signal `decide` and this input (verdict: approve, decline or revise):",
         "",
         "```json",
-        f'{{"proposal_digest": "{row.proposal_digest}", "verdict": "approve", "notes": ""}}',
+        "{",
+        f'  "proposal_digest": "{row.proposal_digest}",',
+        '  "verdict": "approve",',
+        '  "notes": ""',
+        "}",
         "```",
     ]
     if row.decision_expires_at is not None:
-        lines.append(f"The question expires at {row.decision_expires_at.isoformat(timespec='seconds')}.")
-    return lines
+        answer += ["", f"The question expires at {row.decision_expires_at.isoformat(timespec='seconds')}."]
+    if prepared is None:
+        return asked + answer
+    asked += ["", plain(prepared.summary)]
+    if prepared.preview is None:
+        return asked + answer
+    # However large the change is, how to answer stays in sight.
+    room = DETAILS_LIMIT_BYTES - sum(len(line.encode()) + 1 for line in asked + answer)
+    return [*asked, "", *markdown_table(prepared.preview, room), *answer]
 
 
 def _unknown(row: OperationRow) -> list[str]:
     lines = ["", "Nobody can know yet whether the effect happened. Its resources stay locked."]
     problem = _problem(row)
     if problem is not None:
-        lines += ["", f"Why: `{problem.code}` {_plain(problem.detail)}"]
+        lines += ["", f"Why: {_told(problem)}"]
     if row.external_id is not None:
-        lines += ["", f"External id: `{row.external_id}`"]
+        lines += ["", f"External id: {plain(row.external_id)}"]
     if route_of(row).observation and not row.observation_exhausted:
         return [*lines, "", "It is being observed on its original route."]
     return [
@@ -128,26 +144,44 @@ def _unknown(row: OperationRow) -> list[str]:
         "(status: applied, not_applied or stopped):",
         "",
         "```json",
-        f'{{"expected_revision": {row.revision}, "resolution_key": "…", "status": "…", "summary": "…"}}',
+        "{",
+        f'  "expected_revision": {row.revision},',
+        '  "resolution_key": "…",',
+        '  "status": "…",',
+        '  "summary": "…"',
+        "}",
         "```",
     ]
 
 
-def markdown_table(preview: Preview) -> list[str]:
-    """A preview as a Markdown table, shortened to what a person reads in one screen."""
-    shown = preview.rows[:DETAILS_ROWS]
-    lines = [_row(preview.columns), _row(["---"] * len(preview.columns)), *(_row(cells) for cells in shown)]
-    omitted = preview.omitted_rows + len(preview.rows) - len(shown)
+def markdown_table(preview: Preview, room_bytes: int = DETAILS_LIMIT_BYTES) -> list[str]:
+    """A preview as a Markdown table, shortened to what a person reads in one screen and to `room_bytes`."""
+    lines = [_row(preview.columns), "|" + " --- |" * len(preview.columns)]
+    shown = 0
+    for cells in preview.rows[:DETAILS_ROWS]:
+        line = _row(cells)
+        room_bytes -= len(line.encode()) + 1
+        if room_bytes < 0:
+            break
+        lines.append(line)
+        shown += 1
+    omitted = preview.omitted_rows + len(preview.rows) - shown
     if omitted:
         lines += ["", f"… and {omitted} more."]
     return lines
 
 
-def _row(cells: tuple[str, ...] | list[str]) -> str:
-    return "| " + " | ".join(_plain(cell[:CELL_LIMIT_CHARACTERS]) for cell in cells) + " |"
+def _row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(plain(cell, CELL_LIMIT_CHARACTERS) + GAP for cell in cells) + " |"
 
 
-def _plain(text: str) -> str:
-    """Text that cannot become markup: what a workbook or a model wrote must not look like our own words."""
-    escaped = "".join(f"\\{char}" if char in "\\`*_[]<>#|!~" else char for char in text)
-    return " ".join(escaped.split())
+def plain(text: str, limit_characters: int = TEXT_LIMIT_CHARACTERS) -> str:
+    """Text as Markdown that cannot become markup: what a workbook or a model wrote must not look like our own words.
+
+    On one line; what cannot be seen is written out, what is too long is shortened visibly.
+    """
+    line = " ".join(text.split())
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line[: limit_characters + 1])
+    if len(line) > limit_characters:
+        line = line[: limit_characters - 1] + "…"
+    return "".join(f"\\{character}" if character in MARKUP else character for character in line)
