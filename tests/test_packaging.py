@@ -176,7 +176,7 @@ def test_a_host_is_checked_against_our_types(installed: Path, tmp_path: Path):
 
     told = run(*mypy, "host.py", cwd=tmp_path, expected=(1,))
 
-    assert 'host.py:19: error: Missing named argument "proposal_digest"' in told
+    assert 'host.py:18: error: Missing named argument "proposal_digest"' in told
     assert "Found 1 error in 1 file" in told
 
 
