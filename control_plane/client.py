@@ -6,11 +6,9 @@ return their transaction's answer. A bad request is refused here, before anythin
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from temporalio.client import (
     Client,
@@ -27,8 +25,7 @@ from counterfoil.activities.operations import records
 from counterfoil.activities.operations.creation import conflict, parse_request
 from counterfoil.activities.operations.views import plain
 from counterfoil.activities.store.database import Database
-from counterfoil.activities.store.ledger import HistoryGap
-from counterfoil.control_plane.temporal import reason_of
+from counterfoil.control_plane.reader import OperationReader
 from counterfoil.models.common import Scope, utc_now
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations import rules
@@ -50,16 +47,14 @@ from counterfoil.models.operations.commands import (
     seal,
 )
 from counterfoil.models.operations.contract import OperationRequest
-from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
-from counterfoil.models.operations.record import LedgerEntry, Operation, OperationSummary
+from counterfoil.models.operations.lifecycle import CLOSED, State
+from counterfoil.models.operations.record import Operation
 from counterfoil.models.tables import OperationRow
 from counterfoil.workflows.application_operation import STORE_BEHIND, ApplicationOperation
 from counterfoil.workflows.search_attributes import OPERATION_SESSION, OPERATION_STATUS
 
-WATCH_POLL_SECONDS = 0.1
 
-
-class ControlPlane:
+class ControlPlane(OperationReader):
     """Operations of one deployment, as one principal."""
 
     def __init__(
@@ -78,26 +73,14 @@ class ControlPlane:
 
         `timeout_seconds` bounds every command.
         """
+        super().__init__(database)
         self._temporal = temporal
-        self._database = database
         self._catalog = catalog
         self._task_queue = task_queue
         self._principal = principal
         self._seal_key = seal_key
         self._scopes = frozenset(scopes)
         self._timeout = timedelta(seconds=timeout_seconds)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Give up the database connections."""
-        await self._database.close()
 
     @property
     def temporal(self) -> Client:
@@ -167,64 +150,6 @@ class ControlPlane:
 
     # reading
 
-    async def get(self, operation_id: str) -> Operation:
-        """The whole record. Raises `Refusal` (`NOT_FOUND`)."""
-        return await self._database.read(lambda work: records.whole(work, operation_id))
-
-    async def operations(
-        self,
-        *,
-        workspace: str | None = None,
-        session: str | None = None,
-        states: Sequence[State] = (),
-        limit: int = 100,
-    ) -> list[OperationSummary]:
-        """The newest operations that fit, newest first."""
-        return await self._database.read(
-            lambda work: records.summaries(work, workspace=workspace, session=session, states=states, limit=limit)
-        )
-
-    async def history(self, operation_id: str, *, after: int = 0) -> list[LedgerEntry] | HistoryGap:
-        """What happened to an operation after a version, oldest first; a `HistoryGap` where some was trimmed."""
-        return await self._database.read(lambda work: records.entries(work, operation_id, after=after))
-
-    async def watch(
-        self, operation_id: str, *, after: int = 0, until_person: bool = False
-    ) -> AsyncIterator[LedgerEntry]:
-        """What happens to an operation, as it happens, until it is settled (or, if asked, until it awaits a person)."""
-        while True:
-            operation = await self.get(operation_id)
-            entries = await self.history(operation_id, after=after)
-            if isinstance(entries, HistoryGap):
-                after = entries.floor
-                continue
-            for entry in entries:
-                after = entry.version
-                yield entry
-            ended = is_settled(operation) or (until_person and awaits_person(operation))
-            if ended and after >= operation.version:
-                return
-            await asyncio.sleep(WATCH_POLL_SECONDS)
-
-    async def wait(self, operation_id: str, *states: State, timeout_seconds: float | None = None) -> Operation:
-        """The operation once it is in one of `states`; with none given, once it is settled (or awaits a person).
-
-        Raises `Unavailable` (`TIMED_OUT`).
-        """
-        deadline = None if timeout_seconds is None else asyncio.get_running_loop().time() + timeout_seconds
-        while True:
-            operation = await self.get(operation_id)
-            if operation.state in states or (not states and (is_settled(operation) or awaits_person(operation))):
-                return operation
-            if deadline is not None and asyncio.get_running_loop().time() > deadline:
-                raise Unavailable(
-                    ErrorCode.TIMED_OUT,
-                    f"the operation is still '{operation.state}' after {timeout_seconds:g} s",
-                    subject=operation_id,
-                    remedy="check that a worker runs; the operation itself goes on",
-                )
-            await asyncio.sleep(WATCH_POLL_SECONDS)
-
     async def behind(self) -> list[str]:
         """Operations whose workflows remember more than the store: they wait for `repair`."""
         query = (
@@ -232,7 +157,7 @@ class ControlPlane:
         )
         try:
             return [execution.id async for execution in self._temporal.list_workflows(query)]
-        except (RPCError, RuntimeError) as error:
+        except RPCError as error:
             raise _temporal_away("", error) from error
 
     # commanding
@@ -344,21 +269,6 @@ class ControlPlane:
             if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
                 raise _no_worker(operation_id, self._timeout) from error
             raise _temporal_away(operation_id, error) from error
-        except RuntimeError as error:  # how the SDK says that a lazy client cannot connect
-            raise _temporal_away(operation_id, error) from error
-
-
-def is_settled(operation: OperationSummary) -> bool:
-    """Whether nothing more happens to it by itself: closed, and where completed, not awaiting verification."""
-    awaits_verification = operation.state is State.COMPLETED and operation.verification is Verification.PENDING
-    return operation.state in CLOSED and not awaits_verification
-
-
-def awaits_person(operation: Operation) -> bool:
-    """Whether it waits for a person: a decision, a revision, an attestation, or a push."""
-    if operation.state is State.UNKNOWN:
-        return operation.observation_exhausted or not operation.route.observation
-    return operation.state in (State.AWAITING_DECISION, State.REVISION_REQUESTED, State.HELD, State.PREPARED)
 
 
 def _refusal(cause: BaseException | None, operation_id: str) -> CounterfoilError:
@@ -376,11 +286,10 @@ def _code(text: str | None) -> ErrorCode:
     return ErrorCode.__members__.get(text or "", ErrorCode.INTERNAL)
 
 
-def _temporal_away(subject: str, error: RPCError | RuntimeError) -> Unavailable:
-    told = error.message if isinstance(error, RPCError) else reason_of(error)
+def _temporal_away(subject: str, error: RPCError) -> Unavailable:
     return Unavailable(
         ErrorCode.TEMPORAL_UNAVAILABLE,
-        f"Temporal did not take the call: {told}",
+        f"Temporal did not take the call: {error.message}",
         subject=subject,
         remedy="check that the Temporal server runs; `counterfoil dev` brings one",
     )

@@ -10,31 +10,27 @@ from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.client import ControlPlane
 from counterfoil.control_plane.keys import resolve_key
+from counterfoil.control_plane.reader import require_store
 from counterfoil.control_plane.settings import ConnectionSettings, load_settings
 from counterfoil.control_plane.temporal import connect as connect_temporal
-from counterfoil.models.errors import ErrorCode, Refusal, Unavailable
+from counterfoil.models.errors import Refusal
 
 
 async def connect(
-    settings: ConnectionSettings | None = None,
-    *,
-    timeout_seconds: float = 60,
-    lazy: bool = False,
-    creating: bool = True,
+    settings: ConnectionSettings | None = None, *, timeout_seconds: float = 60, creating: bool = True
 ) -> ControlPlane:
     """A client of the deployment the settings name (by default the environment's, or the stack in this folder).
 
-    A `lazy` one connects to Temporal with its first command, so what only reads works without a server. One that is
-    not for `creating` loads no adapters; it leaves all checking to the worker. Raises `Unavailable`
+    One that is not for `creating` loads no adapters; it leaves all checking to the worker. Raises `Unavailable`
     (`TEMPORAL_UNAVAILABLE`, `STORE_UNAVAILABLE`) or `Refusal` (`SETTINGS_INVALID`).
     """
     chosen = settings or load_settings(ConnectionSettings)
-    _require_store(chosen)
+    require_store(chosen)
     temporal = await connect_temporal(
         address=chosen.temporal_address(),
         payload_key=resolve_key(chosen.payload_key),
         identity=chosen.principal,
-        lazy=lazy,
+        usual_place=chosen.usual_temporal,
     )
     return ControlPlane(
         temporal,
@@ -77,13 +73,3 @@ def _or_of_stack(settings: ConnectionSettings, name: str) -> Any:
     if name in settings.model_fields_set:
         return getattr(settings, name)
     return settings.stack().get(name, getattr(settings, name))
-
-
-def _require_store(settings: ConnectionSettings) -> None:
-    if settings.database_url is None and not (settings.state_dir / "counterfoil.db").exists():
-        raise Unavailable(
-            ErrorCode.STORE_UNAVAILABLE,
-            f"there is no store in '{settings.state_dir}'",
-            subject=str(settings.state_dir),
-            remedy="`counterfoil dev` starts a stack here; or set COUNTERFOIL_STATE_DIR or COUNTERFOIL_DATABASE_URL",
-        )

@@ -84,6 +84,15 @@ class ConnectionSettings(BaseSettings):
             return None
         return self.stack().get("temporal")
 
+    @property
+    def usual_temporal(self) -> bool:
+        """Whether a Temporal server at the usual place will do where none is named.
+
+        It will not for a store in a state directory: another directory's stack may have that place, and a command must
+        never reach a worker that has another store.
+        """
+        return self.database_url is not None
+
     def stack(self) -> dict[str, Any]:
         """What a running `counterfoil dev` says of itself; empty where there is none."""
         try:

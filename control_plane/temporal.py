@@ -18,6 +18,7 @@ from counterfoil.workflows.lenient import LenientPayloadConverter
 log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_SECONDS = 10
+USUAL_PLACE = "localhost:7233"
 
 
 def data_converter(payload_key: bytes | None = None) -> DataConverter:
@@ -36,22 +37,32 @@ async def connect(
     payload_key: bytes | None = None,
     tries: int = 1,
     identity: str | None = None,
-    lazy: bool = False,
+    usual_place: bool = True,
 ) -> Client:
     """A Temporal client by the environment (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, profiles, TLS).
 
     With `address` it is the embedded server's, which knows no TLS and one namespace: the environment is left aside.
-    A `lazy` client connects with its first call. Tries again with growing pauses; raises `Unavailable`
-    (`TEMPORAL_UNAVAILABLE`) after `tries`, or `Refusal` (`SETTINGS_INVALID`).
+    Where neither names a server, it is looked for at its `usual_place`, if that is allowed. Tries again with growing
+    pauses; raises `Unavailable` (`TEMPORAL_UNAVAILABLE`) after `tries`, or `Refusal` (`SETTINGS_INVALID`).
     """
     options = _environment() if address is None else {"target_host": address}
-    options |= {"lazy": lazy} | ({} if identity is None else {"identity": identity})
+    if usual_place:
+        options.setdefault("target_host", USUAL_PLACE)
+    elif "target_host" not in options:
+        raise Unavailable(
+            ErrorCode.TEMPORAL_UNAVAILABLE,
+            "no stack runs on this state directory, and no other Temporal server is named",
+            subject="temporal",
+            remedy="`counterfoil dev` starts one here; or set TEMPORAL_ADDRESS",
+        )
+    if identity is not None:
+        options["identity"] = identity
     for attempt in range(1, tries + 1):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 return await Client.connect(**options, data_converter=data_converter(payload_key))
         except RuntimeError as error:
-            reason = reason_of(error)
+            reason = _reason(error)
         except TimeoutError:
             reason = f"no connection within {CONNECT_TIMEOUT_SECONDS} s"
         if attempt < tries:
@@ -75,11 +86,10 @@ def _environment() -> dict[str, Any]:
             subject="temporal",
             remedy="correct the TEMPORAL_… variables, or the file TEMPORAL_CONFIG_FILE names",
         ) from error
-    options.setdefault("target_host", "localhost:7233")
     return options
 
 
-def reason_of(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """Why Temporal could not be reached, in one line: the SDK's own words carry the transport's internals."""
     told = str(error).splitlines()[0] if str(error) else type(error).__name__
     system = re.search(r'message: "([^"]+)" }', told)

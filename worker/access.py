@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from temporalio.service import RPCError
 
     from counterfoil.control_plane.client import ControlPlane
+    from counterfoil.control_plane.reader import OperationReader
 
 
 def run(command: Coroutine[Any, Any, ExitCode]) -> None:
@@ -24,18 +27,25 @@ def run(command: Coroutine[Any, Any, ExitCode]) -> None:
 
 
 @asynccontextmanager
-async def reached(
-    *, lazy: bool = False, creating: bool = False, timeout_seconds: float = 60
-) -> AsyncIterator[ControlPlane]:
-    """A client of the deployment the environment names, for one command. A `lazy` one needs Temporal only to act."""
+async def reached(*, creating: bool = False, timeout_seconds: float = 60) -> AsyncIterator[ControlPlane]:
+    """A client of the deployment the environment names, for one command."""
     from counterfoil.control_plane.connection import connect
 
     quiet_temporal()
     async with (
         errors_told(),
-        await connect(lazy=lazy, creating=creating, timeout_seconds=timeout_seconds) as control_plane,
+        await connect(creating=creating, timeout_seconds=timeout_seconds) as control_plane,
     ):
         yield control_plane
+
+
+@asynccontextmanager
+async def read() -> AsyncIterator[OperationReader]:
+    """What can be looked at without Temporal, for one command."""
+    from counterfoil.control_plane.reader import open_reader
+
+    async with errors_told(), open_reader() as reader:
+        yield reader
 
 
 @asynccontextmanager
@@ -54,11 +64,12 @@ async def errors_told() -> AsyncIterator[None]:
 
 def _known(error: Exception) -> CounterfoilError | None:
     from sqlalchemy.exc import DBAPIError
-    from temporalio.service import RPCError
 
     if isinstance(error, DBAPIError):
         return _store_error(error)
-    if isinstance(error, RPCError):
+    # Only what was imported can have been raised: reading does without Temporal, and its errors do too.
+    service = sys.modules.get("temporalio.service")
+    if service is not None and isinstance(error, service.RPCError):
         return _temporal_error(error)
     if isinstance(error, ModuleNotFoundError) and error.name == "psycopg":
         return Refusal(
@@ -105,6 +116,7 @@ def _store_error(error: Exception) -> CounterfoilError:
     )
 
 
+@functools.cache
 def quiet_temporal() -> None:
     """Keep the Temporal core's own log to errors: what it warns of, this process says in words of its own."""
     from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter

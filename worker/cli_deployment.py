@@ -77,7 +77,11 @@ async def _register(output: Output) -> ExitCode:
     settings = load_settings(ConnectionSettings)
     quiet_temporal()
     async with errors_told():
-        client = await connect(address=settings.temporal_address(), payload_key=resolve_key(settings.payload_key))
+        client = await connect(
+            address=settings.temporal_address(),
+            payload_key=resolve_key(settings.payload_key),
+            usual_place=settings.usual_temporal,
+        )
         added = await register_search_attributes(client)
     if output.as_json:
         output.document({"namespace": client.namespace, "added": added})

@@ -15,7 +15,7 @@ import typer
 
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.lifecycle import State
-from counterfoil.worker.access import reached, run
+from counterfoil.worker.access import reached, read, run
 from counterfoil.worker.exit_codes import ExitCode, of_operation
 from counterfoil.worker.options import (
     AsJson,
@@ -65,8 +65,8 @@ def show(operation_id: OperationId, as_json: AsJson = False) -> None:
 
 
 async def _read_one(operation_id: str, output: Output) -> ExitCode:
-    async with reached(lazy=True) as control_plane:
-        _show(await control_plane.get(operation_id), output)
+    async with read() as reader:
+        _show(await reader.get(operation_id), output)
     return ExitCode.OK
 
 
@@ -87,8 +87,8 @@ async def _list(
 ) -> ExitCode:
     from counterfoil.worker import presentation
 
-    async with reached(lazy=True) as control_plane:
-        found = await control_plane.operations(session=session, workspace=workspace, states=states, limit=limit)
+    async with read() as reader:
+        found = await reader.operations(session=session, workspace=workspace, states=states, limit=limit)
     if output.as_json:
         output.document({"operations": [one.model_dump(mode="json") for one in found]})
     else:
@@ -115,17 +115,17 @@ async def _watch(
 
     from counterfoil.worker import presentation
 
-    async with reached(lazy=True) as control_plane:
+    async with read() as reader:
         try:
             async with asyncio.timeout(timeout_seconds):
-                async for entry in control_plane.watch(operation_id, after=after, until_person=not follow):
+                async for entry in reader.watch(operation_id, after=after, until_person=not follow):
                     if output.as_json:
                         output.line({"entry": entry.model_dump(mode="json")})
                     else:
                         output.show(presentation.happened(entry))
         except TimeoutError:
             raise _still_going(operation_id, timeout_seconds) from None
-        operation = await control_plane.get(operation_id)
+        operation = await reader.get(operation_id)
     if output.as_json:
         output.line({"operation": operation.model_dump(mode="json")})
     else:

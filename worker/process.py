@@ -52,6 +52,7 @@ async def serve(
             address=settings.temporal_address(),
             payload_key=resolve_key(settings.payload_key),
             tries=settings.connect_tries,
+            usual_place=settings.usual_temporal,
         )
     await migrate_patiently(settings)
     await namespace_patiently(client, settings)
