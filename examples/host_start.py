@@ -8,7 +8,8 @@ import asyncio
 import os
 import sys
 
-from temporalio.client import Client
+from temporalio.client import Client, WithStartWorkflowOperation
+from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.envconfig import ClientConfig
 
 from counterfoil import (
@@ -40,19 +41,25 @@ async def main(text: str) -> None:
     if (address := settings.temporal_address()) is not None:
         options["target_host"] = address
     temporal = await Client.connect(**options)
-    handle = await temporal.start_workflow(
-        "ApplicationOperation", request.model_dump(mode="json"), id=request.operation_id, task_queue=settings.task_queue
+    start = WithStartWorkflowOperation(
+        "ApplicationOperation",
+        request.model_dump(mode="json"),
+        id=request.operation_id,
+        task_queue=settings.task_queue,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
     )
-
-    await handle.execute_update("opened")  # the claim is decided: the operation exists
+    # Answered once the claim is decided: the operation exists, or is refused with the reason.
+    await temporal.execute_update_with_start_workflow("opened", start_workflow_operation=start)
+    handle = await start.workflow_handle()
 
     # The client reads the proposal, and seals the approval of exactly that one.
     async with await connect(settings) as counterfoil:
         proposed = await counterfoil.wait(request.operation_id)
         if proposed.state == "awaiting_decision":
             await counterfoil.decide(proposed.operation_id, "approve", proposal_digest=proposed.proposal_digest)
-        result = await handle.result()
-        print(f"{result['state']}, {result['verification']}: {result['result']['summary']}")
+        ended = await handle.result()
+        told = ended["result"]["summary"] if ended["result"] else ended["problem"]["detail"]
+        print(f"{ended['state']}, {ended['verification']}: {told}")
 
 
 if __name__ == "__main__":
