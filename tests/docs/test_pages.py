@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from counterfoil.activities.adapters.builtin import build_catalog
+from counterfoil.models.common import Scope
 from counterfoil.models.errors import ErrorCode
-from counterfoil.models.operations.commands import CONTRACTS, REQUIRED_SCOPE
+from counterfoil.models.operations.commands import CONTRACTS, REQUIRED_SCOPE, Answer, CommandName, Decide, seal
 from counterfoil.models.operations.contract import Constraints, OperationRequest, Owner, Resource
 from counterfoil.models.operations.lifecycle import TRANSITIONS, Cancellation, State, Verification
 from counterfoil.models.operations.route import Route
+from counterfoil.worker import cli_operation
+from counterfoil.worker.cli import app
 from counterfoil.worker.exit_codes import ExitCode, of_error
 from counterfoil.workflows.search_attributes import REQUIRED
 
@@ -116,6 +122,69 @@ def test_every_search_attribute_is_explained():
     told = [names(cells[0])[0] for cells in rows(page("operations.md"), "search attribute", "type", "meaning")]
 
     assert told == list(REQUIRED)
+
+
+def test_the_examples_of_a_request_a_command_and_an_answer_are_what_is_taken_and_given(tmp_path: Path):
+    request, bare, sealed, answer = (json.loads(block) for block in blocks("operations.md", "json"))
+    catalog = build_catalog(workspace_root=tmp_path, state_dir=tmp_path, with_entry_points=False)
+    asked = OperationRequest.model_validate(request)
+    digest = "sha256:" + "0" * 64
+    command = Decide.model_validate(bare | {"proposal_digest": digest})
+    made = seal(
+        b"0" * 16,
+        operation_id=asked.operation_id,
+        name=CommandName.DECIDE,
+        command=command,
+        principal="ada",
+        scope=Scope.REVIEW,
+        at=datetime(2030, 1, 1, 9, 30, tzinfo=UTC),
+    )
+
+    assert catalog.admit(asked)[0].route.id == "local.workbook.edit.v1"
+    assert {name: sorted(part) for name, part in made.items()} == {name: sorted(part) for name, part in sealed.items()}
+    assert sealed["seal"] | {"mac": ""} == made["seal"] | {"mac": ""}
+    assert set(answer) == set(Answer.model_fields)
+
+
+@pytest.mark.parametrize("name", ["adapters-files.md", "adapters-workbook.md"])
+def test_the_examples_of_an_input_are_taken(name: str, tmp_path: Path):
+    catalog = build_catalog(workspace_root=tmp_path, state_dir=tmp_path, with_entry_points=False)
+    route_id = names(page(name).splitlines()[0])[0]
+    example = json.loads(blocks(name, "json")[0].replace("sha256:…", "sha256:" + "0" * 64))
+    capability = catalog.find(route_id).route.capabilities[0]
+
+    adapter, typed, _ = catalog.admit(
+        OperationRequest.model_validate(
+            {
+                "owner": {"workspace": "w", "session": "s"},
+                "idempotency_key": "k",
+                "capability": capability,
+                "route_id": route_id,
+                "objective": "o",
+                "input": example,
+                "resources": [{"kind": "file", "system": "file", "identity": example["path"]}],
+            }
+        )
+    )
+
+    assert adapter.route.id == route_id
+    assert typed.path == example["path"]
+
+
+def test_every_command_line_that_the_pages_show_exists():
+    shown = set()
+    for path in [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]:
+        shown |= set(
+            re.findall(r"counterfoil (operation [a-z]+|dev|worker|register|migrate|repair)\b", path.read_text())
+        )
+    known = {f"operation {name}" for name in get_command(cli_operation.app).commands} | set(get_command(app).commands)
+
+    assert shown <= known
+    assert known - shown - {"operation"} == set()
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page(name), re.DOTALL | re.MULTILINE)
 
 
 def test_the_diagram_shows_the_layers_that_the_import_linter_keeps():
