@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Callable
 from datetime import timedelta
@@ -63,6 +64,9 @@ async def serve(
                 await running.enter_async_context(worker)
             await ensure_schedule(client, settings)
             sweeping = asyncio.create_task(_sweep_at_start(unit))
+            # What was loaded until now stays: the collector need not look at it again and again.
+            gc.collect()
+            gc.freeze()
             if ready is not None:
                 ready(unit)
             await stop.wait()

@@ -63,12 +63,21 @@ class Slot:
         self._stray: int = 0
         self._closed = False
 
-    async def call(self, method: Callable[..., Any], *arguments: Any, timeout_seconds: float) -> Any:
-        """Run a blocking or async adapter method in a thread of its own; what it raises comes as `AdapterRaised`."""
+    async def call(
+        self,
+        method: Callable[..., Any],
+        *arguments: Any,
+        timeout_seconds: float,
+        check: Callable[[Any], Any] = lambda value: value,
+    ) -> Any:
+        """Run a blocking or async adapter method in a thread of its own; what it raises comes as `AdapterRaised`.
+
+        `check` looks at what it returned, in the same thread and time, and returns what is believed of it.
+        """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         answer.add_done_callback(_looked_at)
-        call = _Call(method, arguments)
+        call = _Call(method, arguments, check)
 
         def finish(value: Any, error: BaseException | None) -> None:
             self._stray -= 1
@@ -78,7 +87,7 @@ class Slot:
             if error is None:
                 answer.set_result(value)
             else:
-                answer.set_exception(AdapterRaised(told(error)))
+                answer.set_exception(error if isinstance(error, AdapterRaised) else AdapterRaised(told(error)))
 
         def run() -> None:
             value, error = call.run()
@@ -127,9 +136,10 @@ def _looked_at(answer: asyncio.Future[Any]) -> None:
 class _Call:
     """A method call that may be a coroutine, with a loop of its own that can be told to give up."""
 
-    def __init__(self, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    def __init__(self, method: Callable[..., Any], arguments: tuple[Any, ...], check: Callable[[Any], Any]) -> None:
         self._method = method
         self._arguments = arguments
+        self._check = check
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._given_up = False
 
@@ -138,9 +148,9 @@ class _Call:
             value = self._method(*self._arguments)
             if inspect.isawaitable(value):
                 value = asyncio.run(self._awaited(value))
+            return self._check(value), None
         except BaseException as error:  # a panic or an exit in an adapter's thread must not pass for silence
             return None, error
-        return value, None
 
     async def _awaited(self, value: Any) -> Any:
         task = asyncio.ensure_future(value)

@@ -17,7 +17,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from counterfoil.activities.adapters.base import Phase
-from counterfoil.activities.adapters.runner import AdapterRaised, AdapterTimedOut, Slot, checked
+from counterfoil.activities.adapters.runner import AdapterRaised, AdapterTimedOut, Slot
 from counterfoil.activities.fault_points import FaultPoint
 from counterfoil.activities.operations import journal, settlement
 from counterfoil.activities.operations.journal import Attempt, AttemptKind
@@ -167,7 +167,7 @@ class AdapterSteps(Steps):
                 outcome: Observation = await self.call(slot, work, phase, allowed)
             except AdapterTimedOut as error:
                 outcome = UnknownEffect(code=error.code, detail=error.detail)
-                self._keep(self._record_late(step, error.late, allowed))
+                self._keep(self._record_late(step, error.late))
             except AdapterRaised as error:
                 outcome = UnknownEffect(code=error.code, detail=error.detail)
             self._checkpoint(FaultPoint.ADAPTER_RETURNED)
@@ -177,11 +177,10 @@ class AdapterSteps(Steps):
                 return await self._verify_now(slot, step, work, view)
             return view
 
-    async def _record_late(self, step: StepInput, late: asyncio.Future[Any], allowed: Any) -> OperationView:
+    async def _record_late(self, step: StepInput, late: asyncio.Future[Any]) -> OperationView:
         """What an adapter says after its time-out is evidence still."""
         try:
-            value = await late
-            answer = await asyncio.to_thread(checked, value, allowed, self._parts.blobs.put)
+            answer = await late
         except AdapterRaised:
             return await self.view(StepInput(operation_id=step.operation_id))
         return await self._record_outcome(step, answer)

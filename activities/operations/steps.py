@@ -130,8 +130,10 @@ class Steps:
         )
         method = getattr(work.adapter, phase.value)
         arguments = (context,) if phase is Phase.READINESS else (context, work.order)
-        value = await slot.call(method, *arguments, timeout_seconds=timeout)
-        return await asyncio.to_thread(checked, value, allowed, self._parts.blobs.put)
+        put = self._parts.blobs.put
+        return await slot.call(
+            method, *arguments, timeout_seconds=timeout, check=lambda value: checked(value, allowed, put)
+        )
 
     async def commit(self, change: Callable[[UnitOfWork], Awaitable[OperationRow]]) -> OperationView:
         """Run a change to a row, and wake whoever it names."""
