@@ -26,6 +26,7 @@ async def connect(
     """
     chosen = settings or load_settings(ConnectionSettings)
     require_store(chosen)
+    seal_key = chosen.sealing_key()
     temporal = await connect_temporal(
         address=chosen.temporal_address(),
         payload_key=resolve_key(chosen.payload_key),
@@ -38,7 +39,7 @@ async def connect(
         _catalog_of_client(chosen) if creating else None,
         task_queue=_or_of_stack(chosen, "task_queue"),
         principal=chosen.principal,
-        seal_key=chosen.sealing_key(),
+        seal_key=seal_key,
         scopes=chosen.scopes,
         timeout_seconds=timeout_seconds,
     )
