@@ -14,7 +14,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,6 +119,13 @@ def test_everything_that_is_waited_for_exists_and_files_that_are_mounted_do():
     assert [m for m in mounted if not (REPOSITORY / m).exists() and m not in COMPOSE["volumes"]] == []
 
 
+@pytest.mark.parametrize("script", sorted((REPOSITORY / "deploy").glob("*.sh")), ids=lambda path: path.name)
+def test_scripts_are_well_formed_and_may_be_run(script: Path):
+    subprocess.run(["sh", "-n", script], check=True)
+
+    assert os.access(script, os.X_OK)
+
+
 def test_workers_have_longer_to_stop_than_to_drain():
     worker = SERVICES["worker"]
 
@@ -168,11 +174,12 @@ class Deployment:
     def workspace(self) -> Path:
         return Path(self.environment["COUNTERFOIL_WORKSPACE_ROOT"])
 
-    def run(self, *arguments: str, given: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    async def run(self, *arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
         """One `counterfoil` command, as in a container of its own."""
-        return subprocess.run(
+        return await asyncio.to_thread(
+            subprocess.run,
             [counterfoil(), *arguments],
-            env=self.environment | environment,
+            env=self.environment,
             cwd=self.folder,
             input=given,
             capture_output=True,
@@ -201,8 +208,8 @@ def counterfoil() -> Path:
     return Path(sys.executable).with_name("counterfoil")
 
 
-@pytest.fixture(scope="module")
-def database_url(postgres: str) -> str:
+@pytest.fixture
+def deployed_database_url(postgres: str) -> str:
     """A database set up by the script that compose gives to PostgreSQL."""
     variables = values_for_variables()
     with psycopg.connect(postgres, autocommit=True) as connection:
@@ -214,7 +221,7 @@ def database_url(postgres: str) -> str:
     return f"postgresql://counterfoil:{variables['COUNTERFOIL_DB_PASSWORD']}@/counterfoil?host={host}&port={port}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def objects() -> Iterator[dict[str, str]]:
     """An S3-compatible server with the bucket, and how to reach it."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -242,11 +249,9 @@ def bucket_of(reached: dict[str, str]) -> Any:
     ).Bucket("counterfoil")
 
 
-@pytest_asyncio.fixture(scope="module")
-async def deployment(
-    database_url: str, objects: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    folder = tmp_path_factory.mktemp("deployment")
+@pytest_asyncio.fixture
+async def deployment(deployed_database_url: str, objects: dict[str, str], tmp_path: Path) -> AsyncIterator[Deployment]:
+    folder = tmp_path
     (folder / "workspace").mkdir()
     variables = values_for_variables()
     composed = {key: filled_in(value, variables) for key, value in SERVICES["worker"]["environment"].items()}
@@ -257,7 +262,7 @@ async def deployment(
         here = {
             "TEMPORAL_ADDRESS": server.address,
             "TEMPORAL_NAMESPACE": NAMESPACE,
-            "COUNTERFOIL_DATABASE_URL": database_url,
+            "COUNTERFOIL_DATABASE_URL": deployed_database_url,
             "COUNTERFOIL_WORKSPACE_ROOT": str(folder / "workspace"),
             "COUNTERFOIL_STATE_DIR": str(folder / "state"),
             "COUNTERFOIL_PRINCIPAL": "ada",
@@ -277,87 +282,95 @@ async def deployment(
             running.stop_workers()
 
 
-@pytest.fixture(scope="module")
-def ready(deployment: Deployment) -> Deployment:
-    """The deployment as the one-shot `setup` service leaves it, with its two workers."""
-    assert SERVICES["setup"]["command"] == ["counterfoil migrate && counterfoil register"]
-    for command in ("migrate", "register"):
-        done = deployment.run(command)
-        assert done.returncode == 0, done.stderr
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+async def test_the_topology_takes_an_operation_from_a_request_to_sealed_approval_and_evidence(
+    deployment: Deployment, objects: dict[str, str]
+):
+    await an_unprepared_namespace_is_refused(deployment)
+    await what_the_setup_service_does(deployment)
     for _ in range(SERVICES["worker"]["deploy"]["replicas"]):
         deployment.start_worker()
-    return deployment
+
+    operation = await proposed(deployment)
+    await nobody_approves_without_a_seal(deployment, operation)
+    await approved_it_is_done_and_verified(deployment, operation)
+
+    assert len(list(bucket_of(objects).objects.filter(Prefix="blobs/sha256/"))) == 1
+    assert await adapter_queues(deployment, operation["operation_id"]) == {"counterfoil/local/local.files@1"}
+    await workers_drain_and_end_well(deployment)
 
 
-pytestmark = [pytest.mark.postgres, pytest.mark.xdist_group("deployment")]
-
-
-@pytest.mark.timeout(240)
-def test_a_worker_refuses_a_namespace_that_was_not_set_up(deployment: Deployment):
-    refused = deployment.run("worker")
+async def an_unprepared_namespace_is_refused(deployment: Deployment) -> None:
+    refused = await deployment.run("worker")
 
     assert refused.returncode == 9
     assert "SEARCH_ATTRIBUTES_MISSING" in refused.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-async def test_an_operation_is_created_approved_under_seal_and_verified(ready: Deployment, objects: dict[str, str]):
-    name = f"{uuid.uuid4().hex}.txt"
-    created = await asyncio.to_thread(
-        ready.run, "operation", "create", "-", "--wait", "--json", given=json.dumps(request(name))
-    )
+async def what_the_setup_service_does(deployment: Deployment) -> None:
+    assert SERVICES["setup"]["command"] == ["counterfoil migrate && counterfoil register"]
+    for command in ("migrate", "register"):
+        done = await deployment.run(command)
+        assert done.returncode == 0, done.stderr
+
+
+async def proposed(deployment: Deployment) -> dict[str, Any]:
+    created = await deployment.run("operation", "create", "-", "--wait", "--json", given=json.dumps(REQUEST))
+
     assert created.returncode == 11, created.stderr
-    operation = json.loads(created.stdout)
+    operation: dict[str, Any] = json.loads(created.stdout)
+    return operation
+
+
+async def nobody_approves_without_a_seal(deployment: Deployment, operation: dict[str, Any]) -> None:
+    """Whoever can only reach Temporal is refused, and that is recorded."""
     answer = {"proposal_digest": operation["proposal_digest"], "verdict": "approve"}
+    await deployment.client.get_workflow_handle(operation["operation_id"]).signal("decide", answer)
+    refused = await until_recorded(deployment, operation["operation_id"], "command_refused")
 
-    # Whoever can only reach Temporal cannot approve.
-    await ready.client.get_workflow_handle(operation["operation_id"]).signal("decide", answer)
-    refused = await until_recorded(ready, operation["operation_id"], "command_refused")
-    decided = await asyncio.to_thread(
-        ready.run, "operation", "decide", operation["operation_id"], "approve", "--digest", operation["proposal_digest"]
-    )
-    watched = await asyncio.to_thread(ready.run, "operation", "watch", operation["operation_id"], "--json")
+    assert refused["data"]["code"] == "UNAUTHENTICATED"
+    assert refused["actor"] == {"principal": "unauthenticated", "authenticated": False, "scope": None}
 
-    assert (refused["data"]["code"], refused["actor"]["principal"]) == ("UNAUTHENTICATED", "unauthenticated")
-    assert not (refused["actor"]["authenticated"])
+
+async def approved_it_is_done_and_verified(deployment: Deployment, operation: dict[str, Any]) -> None:
+    named = (operation["operation_id"], "approve", "--digest", operation["proposal_digest"])
+    decided = await deployment.run("operation", "decide", *named)
+    watched = await deployment.run("operation", "watch", operation["operation_id"], "--json")
+
     assert decided.returncode == 0, decided.stderr
     assert watched.returncode == 0, watched.stderr
     done = json.loads(watched.stdout.splitlines()[-1])["operation"]
     assert (done["state"], done["verification"]) == ("completed", "verified")
     assert done["decision"]["actor"] == {"principal": "ada", "authenticated": True, "scope": "review"}
-    assert (ready.workspace / name).read_text() == "hello\n"
-    assert len(list(bucket_of(objects).objects.filter(Prefix="blobs/sha256/"))) == 1
-    assert await adapter_queues(ready, operation["operation_id"]) == {"counterfoil/local/local.files@1"}
+    assert (deployment.workspace / "hello.txt").read_text() == "hello\n"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_workers_drain_and_end_well(ready: Deployment):
-    alive = [process.poll() for process in ready.workers]
-    statuses = ready.stop_workers()
+async def workers_drain_and_end_well(deployment: Deployment) -> None:
+    alive = [process.poll() for process in deployment.workers]
+    statuses = await asyncio.to_thread(deployment.stop_workers)
 
-    logs = [log.read_text() for log in sorted(ready.folder.glob("worker-*.log"))]
+    logs = [log.read_text() for log in sorted(deployment.folder.glob("worker-*.log"))]
     assert (alive, statuses) == ([None, None], [0, 0])
     assert all("draining" in log and log.endswith("counterfoil worker: stopped\n") for log in logs), logs
 
 
-def request(name: str) -> dict[str, Any]:
-    return {
-        "owner": {"workspace": "w", "session": "deployment"},
-        "idempotency_key": name,
-        "capability": "file.create",
-        "route_id": "local.files.v1",
-        "objective": "say hello",
-        "input": {"path": name, "text": "hello\n"},
-        "resources": [{"kind": "file", "system": "file", "identity": name}],
-        "decision": {"reason": "a new file", "question": "Create it?"},
-    }
+REQUEST = {
+    "owner": {"workspace": "w", "session": "deployment"},
+    "idempotency_key": "hello",
+    "capability": "file.create",
+    "route_id": "local.files.v1",
+    "objective": "say hello",
+    "input": {"path": "hello.txt", "text": "hello\n"},
+    "resources": [{"kind": "file", "system": "file", "identity": "hello.txt"}],
+    "decision": {"reason": "a new file", "question": "Create it?"},
+}
 
 
-async def until_recorded(ready: Deployment, operation_id: str, kind: str) -> dict[str, Any]:
+async def until_recorded(deployment: Deployment, operation_id: str, kind: str) -> dict[str, Any]:
     for _ in range(30):
-        watched = await asyncio.to_thread(ready.run, "operation", "watch", operation_id, "--json")
+        watched = await deployment.run("operation", "watch", operation_id, "--json")
         entries = [line["entry"] for line in map(json.loads, watched.stdout.splitlines()) if "entry" in line]
         found = [entry for entry in entries if entry["kind"] == kind]
         if found:
@@ -366,8 +379,8 @@ async def until_recorded(ready: Deployment, operation_id: str, kind: str) -> dic
     raise AssertionError(f"no '{kind}' was recorded")
 
 
-async def adapter_queues(ready: Deployment, operation_id: str) -> set[str]:
+async def adapter_queues(deployment: Deployment, operation_id: str) -> set[str]:
     """The task queues of the regular activities in an operation's history."""
-    history = await ready.client.get_workflow_handle(operation_id).fetch_history()
+    history = await deployment.client.get_workflow_handle(operation_id).fetch_history()
     scheduled = [event for event in history.events if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED]
     return {event.activity_task_scheduled_event_attributes.task_queue.name for event in scheduled}

@@ -57,7 +57,7 @@ async def wrong(counterfoil: ControlPlane) -> None:
     await counterfoil.decide("op-1", "approve")
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
