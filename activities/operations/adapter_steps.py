@@ -325,17 +325,22 @@ class AdapterSteps(Steps):
             async with self.heart(), self._parts.runner.slot(work.route) as slot:
                 if not await self._journaled_cancel(step):
                     return await self.view(step)
+                self._checkpoint(FaultPoint.CANCEL_JOURNALED)
                 try:
                     answer: CancelOutcome = await self.call(slot, work, Phase.CANCEL, CancelOutcome)
                 except AdapterRaised as error:
                     answer = UnknownEffect(code=error.code, detail=error.detail)
+                self._checkpoint(FaultPoint.CANCEL_RETURNED)
 
             async def settle(unit: UnitOfWork) -> OperationRow:
                 row = await load(unit, step.operation_id)
                 await settlement.settle_cancel(unit, row, answer)
+                self._checkpoint(FaultPoint.CANCEL_BEFORE_COMMIT)
                 return row
 
-            return await asyncio.shield(self.commit(settle))
+            view = await asyncio.shield(self.commit(settle))
+            self._checkpoint(FaultPoint.CANCEL_COMMITTED)
+            return view
 
     async def _journaled_cancel(self, step: StepInput) -> bool:
         async def note(unit: UnitOfWork) -> bool:

@@ -95,10 +95,13 @@ class Transitions(Steps):
             row = await load(work, step.operation_id, seen_revision=step.seen_revision)
             if row.state in UNDISPATCHED and not row.attempt_open:
                 await move(work, row, Event.EXPIRE, "nobody decided, or it was not dispatched, in time")
+            self._checkpoint(FaultPoint.EXPIRE_BEFORE_COMMIT)
             return row
 
         with typed():
-            return await self.commit(end)
+            view = await self.commit(end)
+        self._checkpoint(FaultPoint.EXPIRE_COMMITTED)
+        return view
 
     @activity.defn
     async def fence_dispatch(self, step: StepInput) -> OperationView:
@@ -107,10 +110,13 @@ class Transitions(Steps):
         async def decide(work: UnitOfWork) -> OperationRow:
             row = await load(work, step.operation_id, seen_revision=step.seen_revision)
             await journal.fence(work, row, step.generation)
+            self._checkpoint(FaultPoint.FENCE_BEFORE_COMMIT)
             return row
 
         with typed():
-            return await self.commit(decide)
+            view = await self.commit(decide)
+        self._checkpoint(FaultPoint.FENCE_COMMITTED)
+        return view
 
     @activity.defn
     async def sweep(self) -> Swept:

@@ -1,6 +1,6 @@
 """kill -9 of a real worker at every registered fault point: never two effects, never an unfounded claim, never stuck.
 
-What must come of each is a table. The oracles are the kernel's record of renames in the workspace, the file itself
+What must come of each is in a table. The oracles are the kernel's record of renames in the workspace, the file itself
 read by programs that are not ours, and the adapters' publication records; our database is asked only what it claims.
 """
 
@@ -20,9 +20,10 @@ from python_calamine import CalamineWorkbook
 from temporalio.client import Client
 
 from counterfoil.activities.fault_points import FaultPoint
+from counterfoil.models.operations.commands import Answer
 from counterfoil.models.operations.contract import Constraints, DecisionRequest, OperationRequest, Owner, Resource
 from counterfoil.worker.embedded import TemporalServer
-from support.crashes import CrashStage, Ended, crash_stage
+from support.crashes import CrashStage, Ended
 
 REPORT = Path(__file__).parents[2] / "examples" / "quarterly-report.xlsx"
 WORKBOOK = "quarterly-report.xlsx"
@@ -58,8 +59,8 @@ def at(*killed_at: FaultPoint, **found: Any) -> Case:
     return Case(killed_at, **found)
 
 
-# For a request that allows one attempt.
-OUTCOMES: dict[FaultPoint, Case] = {
+# A workbook edit that is approved, and allows one attempt.
+EDITED: dict[FaultPoint, Case] = {
     FaultPoint.OPEN_BEFORE_COMMIT: at(FaultPoint.OPEN_BEFORE_COMMIT),
     FaultPoint.OPEN_COMMITTED: at(FaultPoint.OPEN_COMMITTED),
     FaultPoint.PREPARE_BEFORE_ADAPTER: at(FaultPoint.PREPARE_BEFORE_ADAPTER),
@@ -76,7 +77,9 @@ OUTCOMES: dict[FaultPoint, Case] = {
     FaultPoint.ADAPTER_RETURNED: at(FaultPoint.ADAPTER_RETURNED, **PROVED_APPLIED),
     FaultPoint.OUTCOME_BEFORE_COMMIT: at(FaultPoint.OUTCOME_BEFORE_COMMIT, **PROVED_APPLIED),
     FaultPoint.OUTCOME_COMMITTED: at(FaultPoint.OUTCOME_COMMITTED),
-    # Reached only when somebody looks for a lost effect.
+    # Reached only where an attempt was lost.
+    FaultPoint.FENCE_BEFORE_COMMIT: at(FaultPoint.PUBLISH_DONE, FaultPoint.FENCE_BEFORE_COMMIT, **PROVED_APPLIED),
+    FaultPoint.FENCE_COMMITTED: at(FaultPoint.PUBLISH_DONE, FaultPoint.FENCE_COMMITTED, **PROVED_APPLIED),
     FaultPoint.OBSERVE_BEFORE_ADAPTER: at(FaultPoint.PUBLISH_DONE, FaultPoint.OBSERVE_BEFORE_ADAPTER, **PROVED_APPLIED),
     FaultPoint.OBSERVE_FENCED: at(FaultPoint.PUBLISH_DONE, FaultPoint.OBSERVE_FENCED, **PROVED_APPLIED),
     FaultPoint.OBSERVE_BEFORE_COMMIT: at(FaultPoint.PUBLISH_DONE, FaultPoint.OBSERVE_BEFORE_COMMIT, **PROVED_APPLIED),
@@ -86,8 +89,8 @@ OUTCOMES: dict[FaultPoint, Case] = {
     FaultPoint.VERIFY_COMMITTED: at(FaultPoint.VERIFY_COMMITTED),
 }
 
-# For one that allows two: what was proved absent is made again, once.
-OUTCOMES_OF_TWO = OUTCOMES | {
+# Where two attempts are allowed, what was proved absent is made again, once.
+APPENDED = EDITED | {
     point: at(point, **MADE_AGAIN)
     for point in (
         FaultPoint.JOURNAL_COMMITTED,
@@ -106,25 +109,40 @@ KILLED_TWICE: dict[str, Case] = {
     "verified in an activity of its own": at(FaultPoint.OUTCOME_COMMITTED, FaultPoint.VERIFY_COMMITTED),
 }
 
+# A question that nobody answers in time.
+EXPIRED = (FaultPoint.EXPIRE_BEFORE_COMMIT, FaultPoint.EXPIRE_COMMITTED)
+
+# A parcel on its way that is to be stopped: what its carrier was told, and what is claimed in the end.
+STOPPED: dict[FaultPoint, tuple[list[str], tuple[str, str]]] = {
+    # Nobody knows whether the carrier was told, so nobody tells it again: the parcel arrives.
+    FaultPoint.CANCEL_JOURNALED: (["send"], ("completed", "too_late")),
+    FaultPoint.CANCEL_RETURNED: (["send", "stop"], ("cancelled", "confirmed")),
+    FaultPoint.CANCEL_BEFORE_COMMIT: (["send", "stop"], ("cancelled", "confirmed")),
+    FaultPoint.CANCEL_COMMITTED: (["send", "stop"], ("cancelled", "confirmed")),
+}
+
 EFFECT_POINTS = [point for point in FaultPoint if point.startswith(("journal.", "publish.", "adapter.", "outcome."))]
 
 
 @pytest_asyncio.fixture
 async def stage(client: Client, server: TemporalServer, tmp_path: Path) -> AsyncIterator[CrashStage]:
-    async with crash_stage(client, server.address, tmp_path) as made:
+    made = CrashStage(client, server.address, tmp_path, adapters="support.parcels:register")
+    try:
         yield made
+    finally:
+        await made.close()
 
 
-def test_every_registered_fault_point_has_an_outcome_and_is_among_the_points_that_are_killed_at() -> None:
-    assert set(OUTCOMES) == set(FaultPoint)
-    assert [case.killed_at[-1] for case in OUTCOMES.values()] == list(FaultPoint)
+def test_every_registered_fault_point_is_killed_at() -> None:
+    assert sorted([*EDITED, *EXPIRED, *STOPPED]) == sorted(FaultPoint)
+    assert [case.killed_at[-1] for case in EDITED.values()] == list(EDITED)
 
 
-@pytest.mark.parametrize("point", FaultPoint)
+@pytest.mark.parametrize("point", EDITED)
 async def test_an_approved_workbook_edit_is_made_once_or_proved_absent_wherever_its_worker_is_killed(
     stage: CrashStage, point: FaultPoint
 ) -> None:
-    await edit_workbook(stage, OUTCOMES[point], max_attempts=1)
+    await edit_workbook(stage, EDITED[point], max_attempts=1)
 
 
 @pytest.mark.parametrize("name", KILLED_TWICE)
@@ -136,14 +154,55 @@ async def test_a_workbook_edit_is_made_once_where_its_recovery_is_killed_too(sta
 async def test_text_is_appended_once_wherever_the_worker_is_killed(stage: CrashStage, point: FaultPoint) -> None:
     file = stage.workspace / TEXT_FILE
     file.write_text("Monday: opened the books.\n")
-    case = OUTCOMES_OF_TWO[point]
-    appended = {"text": "Tuesday: corrected July.\n"}
+    case = APPENDED[point]
+    appended = {"path": TEXT_FILE, "text": "Tuesday: corrected July.\n"}
     request = request_of("local.files.v1", "file.append", TEXT_FILE, appended, max_attempts=2)
 
-    ended = await stage.run(request, TEXT_FILE, case.killed_at)
+    ended = await stage.run(request, case.killed_at)
 
     assert_settled(stage, ended, case)
     assert file.read_text() == "Monday: opened the books.\nTuesday: corrected July.\n"
+
+
+@pytest.mark.parametrize("point", EXPIRED)
+async def test_a_question_nobody_answers_expires_and_nothing_is_written(stage: CrashStage, point: FaultPoint) -> None:
+    question = DecisionRequest(reason="a new file", question="Write it?", expires_after_seconds=1)
+    request = request_of(
+        "local.files.v1", "file.create", TEXT_FILE, {"path": TEXT_FILE, "text": "hello"}, decision=question
+    )
+
+    ended = await stage.run(request, [point])
+
+    assert stage.has_been_at(point)
+    assert (ended.operation.state, ended.operation.verification) == ("expired", "unavailable")
+    assert ended.generations == []
+    assert list(stage.workspace.iterdir()) == []
+    assert_kept_whole(stage)
+
+
+@pytest.mark.parametrize("point", STOPPED)
+async def test_a_target_is_told_to_cancel_at_most_once_and_observation_tells_what_came_of_it(
+    stage: CrashStage, point: FaultPoint
+) -> None:
+    log, delivered = stage.workspace / "carrier.log", stage.workspace / "delivered"
+    request = request_of("parcel.v1", "parcel.send", "parcel", {"log": str(log), "delivered": str(delivered)})
+
+    async def impatient(operation_id: str) -> Answer:
+        await stage.once(operation_id, "running")
+        answer = await stage.control_plane.cancel(operation_id, "not wanted any more")
+        await stage.until_been_at(point)
+        delivered.touch()
+        return answer
+
+    ended = await stage.run(request, [point], person=impatient)
+
+    told, claimed = STOPPED[point]
+    assert stage.has_been_at(point)
+    assert log.read_text().splitlines() == told
+    assert (ended.operation.state, ended.operation.cancellation) == claimed
+    assert ended.answer is not None
+    assert ended.answer.status == "applied"
+    assert_kept_whole(stage)
 
 
 async def edit_workbook(stage: CrashStage, case: Case, *, max_attempts: int) -> None:
@@ -162,12 +221,12 @@ async def edit_workbook(stage: CrashStage, case: Case, *, max_attempts: int) -> 
         "local.workbook.edit.v1",
         "workbook.edit",
         WORKBOOK,
-        {"edits": edits},
+        {"path": WORKBOOK, "edits": edits},
         max_attempts=max_attempts,
         decision=DecisionRequest(reason="The report goes to the board.", question="Apply these changes?"),
     )
 
-    ended = await stage.run(request, WORKBOOK, case.killed_at)
+    ended = await stage.run(request, case.killed_at, person=stage.approver)
 
     assert_settled(stage, ended, case)
     assert_approved_once(ended, case)
@@ -183,7 +242,7 @@ def request_of(
     path: str,
     content: dict[str, Any],
     *,
-    max_attempts: int,
+    max_attempts: int = 1,
     decision: DecisionRequest | None = None,
 ) -> OperationRequest:
     return OperationRequest(
@@ -192,7 +251,7 @@ def request_of(
         capability=capability,
         route_id=route,
         objective="survive",
-        input={"path": path, **content},
+        input=content,
         resources=(Resource(kind="file", system="file", identity=path),),
         decision=decision,
         constraints=Constraints(max_attempts=max_attempts),
@@ -210,10 +269,7 @@ def assert_settled(stage: CrashStage, ended: Ended, case: Case) -> None:
     assert ended.publications == (1 if case.applied else 0)
     assert stage.published_generations() == ([case.attempts[-1]] if case.applied else [])
     assert stage.staged_leftovers() == []
-    assert stage.claims() == 0
-    versions, timeline = stage.ledger_versions()
-    assert versions == list(range(1, len(versions) + 1))
-    assert timeline == list(range(1, len(versions) + 1))
+    assert_kept_whole(stage)
     kinds = [entry.kind for entry in ended.ledger]
     applied = 1 if case.applied else 0
     assert (kinds.count("created"), kinds.count("report_completed"), kinds.count("verification")) == (
@@ -221,6 +277,14 @@ def assert_settled(stage: CrashStage, ended: Ended, case: Case) -> None:
         applied,
         applied,
     )
+
+
+def assert_kept_whole(stage: CrashStage) -> None:
+    """Nothing is held any more, and the ledger has no gap."""
+    assert stage.claims() == 0
+    versions, timeline = stage.ledger_versions()
+    assert versions == list(range(1, len(versions) + 1))
+    assert timeline == list(range(1, len(versions) + 1))
 
 
 def assert_approved_once(ended: Ended, case: Case) -> None:

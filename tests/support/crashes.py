@@ -6,8 +6,8 @@ import asyncio
 import json
 import signal
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -31,6 +31,9 @@ WORKFLOW_TASK_TIMEOUT = timedelta(seconds=3)
 """A workflow task lost with its worker costs this; ten seconds are Temporal's own, and nothing of ours sets less."""
 END_SECONDS = 90
 
+Person = Callable[[str], Awaitable[Answer]]
+"""Whoever has a part to play in an operation, given its id; returns what their command was answered."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -41,7 +44,7 @@ class Ended:
     publications: int
     """How many files took the target's name, by the kernel's record."""
     answer: Answer | None
-    """What the approval's update returned, across the crashes."""
+    """What the person's command was answered, across the crashes."""
 
     @property
     def generations(self) -> list[int]:
@@ -55,11 +58,12 @@ class Ended:
 class CrashStage:
     """A workspace, a store and a task queue of its own on the session's Temporal server."""
 
-    def __init__(self, client: Client, address: str, folder: Path) -> None:
+    def __init__(self, client: Client, address: str, folder: Path, adapters: str = "") -> None:
         self._stack = Stack(client, folder, heartbeat_seconds=HEARTBEAT_SECONDS)
         self._client = client
         self._address = address
         self._folder = folder
+        self._adapters = adapters
         self._workers: list[Running] = []
         self.workspace = self._stack.workspace
         self.state_dir = self._stack.settings.state_dir
@@ -67,8 +71,13 @@ class CrashStage:
         migrate(self._stack.settings.database)
         self.control_plane: ControlPlane = self._stack.control_plane()
 
-    async def run(self, request: OperationRequest, target: str, faults: Sequence[FaultPoint]) -> Ended:
-        """Take an operation to its end, the worker being killed at each of `faults` in turn and started again."""
+    async def run(
+        self, request: OperationRequest, faults: Sequence[FaultPoint], *, person: Person | None = None
+    ) -> Ended:
+        """Take an operation to its end, the worker being killed at each of `faults` in turn and started again.
+
+        Meanwhile a `person` may do their part.
+        """
         with Renames(self.workspace) as renames:
             # As a host starts it that has nothing of ours; a client would not set a time-out of its own.
             handle = await self._client.start_workflow(
@@ -78,31 +87,34 @@ class CrashStage:
                 task_queue=self._stack.settings.task_queue,
                 task_timeout=WORKFLOW_TASK_TIMEOUT,
             )
-            approving = asyncio.create_task(self._approve(request)) if request.decision is not None else None
+            acting = None if person is None else asyncio.ensure_future(person(request.operation_id))
             try:
                 for fault in faults:
                     await self._until_killed(fault)
                 self._start_worker()
                 await asyncio.wait_for(handle.result(), END_SECONDS)
-                answer = None if approving is None else await approving
+                answer = None if acting is None else await acting
             finally:
-                if approving is not None:
-                    approving.cancel()
+                if acting is not None:
+                    acting.cancel()
             operation = await self.control_plane.get(request.operation_id)
             ledger = await self.control_plane.history(request.operation_id)
             assert isinstance(ledger, list)
-            return Ended(operation, ledger, renames.of(target), answer)
+            return Ended(operation, ledger, renames.of(request.resources[0].identity), answer)
 
-    async def _approve(self, request: OperationRequest) -> Answer:
+    async def approver(self, operation_id: str) -> Answer:
+        """A person who approves what is proposed."""
+        asked = await self.once(operation_id, "awaiting_decision")
+        assert asked.proposal_digest is not None
+        return await self.control_plane.decide(operation_id, "approve", proposal_digest=asked.proposal_digest)
+
+    async def once(self, operation_id: str, state: str) -> Operation:
+        """The operation as soon as it exists and is in this state."""
         while True:
-            try:
-                operation = await self.control_plane.get(request.operation_id)
-            except Refusal:  # not created yet
-                operation = None
-            if operation is not None and operation.state == "awaiting_decision":
-                assert operation.proposal_digest is not None
-                digest = operation.proposal_digest
-                return await self.control_plane.decide(request.operation_id, "approve", proposal_digest=digest)
+            with suppress(Refusal):  # not created yet
+                operation = await self.control_plane.get(operation_id)
+                if operation.state == state:
+                    return operation
             await asyncio.sleep(0.1)
 
     async def _until_killed(self, fault: FaultPoint) -> None:
@@ -116,12 +128,19 @@ class CrashStage:
         marker = self.state_dir / f"fault.{fault}"
         return marker.exists() and marker.read_text() == fault
 
+    async def until_been_at(self, fault: FaultPoint) -> None:
+        while True:
+            if self.has_been_at(fault):
+                return
+            await asyncio.sleep(0.05)
+
     def _start_worker(self, fault: FaultPoint | None = None) -> Running:
         settings = {
             "TEMPORAL_ADDRESS": self._address,
             "COUNTERFOIL_WORKSPACE_ROOT": str(self.workspace),
             "COUNTERFOIL_TASK_QUEUE": self._stack.settings.task_queue,
             "COUNTERFOIL_ADAPTER_QUEUES": "shared",
+            "COUNTERFOIL_ADAPTERS": self._adapters,
             "COUNTERFOIL_ALLOW_UNSEALED": "true",
             "COUNTERFOIL_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
             "COUNTERFOIL_SWEEP_SECONDS": "3600",
@@ -156,12 +175,3 @@ class CrashStage:
         for worker in self._workers:
             await asyncio.to_thread(worker.end)
         await self._stack.close()
-
-
-@asynccontextmanager
-async def crash_stage(client: Client, address: str, folder: Path) -> AsyncIterator[CrashStage]:
-    stage = CrashStage(client, address, folder)
-    try:
-        yield stage
-    finally:
-        await stage.close()
