@@ -6,8 +6,10 @@ return their transaction's answer. A bad request is refused here, before anythin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio.client import (
@@ -16,8 +18,13 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
-from temporalio.exceptions import ApplicationError
+from temporalio.common import (
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from counterfoil.activities.adapters.catalog import Catalog
@@ -47,11 +54,14 @@ from counterfoil.models.operations.commands import (
     seal,
 )
 from counterfoil.models.operations.contract import OperationRequest
-from counterfoil.models.operations.lifecycle import CLOSED, State
+from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
 from counterfoil.models.operations.record import Operation
+from counterfoil.models.operations.view import OperationView
 from counterfoil.models.tables import OperationRow
-from counterfoil.workflows.application_operation import STORE_BEHIND, ApplicationOperation
+from counterfoil.workflows.application_operation import STORE_BEHIND
 from counterfoil.workflows.search_attributes import OPERATION_SESSION, OPERATION_STATUS
+
+RETRY_PAUSES_SECONDS = (0.1, 0.3, 1.0)
 
 
 class ControlPlane(OperationReader):
@@ -124,7 +134,8 @@ class ControlPlane(OperationReader):
 
     async def _start(self, request: OperationRequest) -> None:
         operation_id = request.operation_id
-        start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+        start = partial(
+            WithStartWorkflowOperation,
             "ApplicationOperation",
             request.model_dump(mode="json"),
             id=operation_id,
@@ -139,14 +150,7 @@ class ControlPlane(OperationReader):
                 ]
             ),
         )
-        await self._called(
-            operation_id,
-            self._temporal.execute_update_with_start_workflow(
-                ApplicationOperation.opened,
-                start_workflow_operation=start,
-                rpc_timeout=self._timeout,
-            ),
-        )
+        await self._called(operation_id, start, "opened", [], OperationView)
 
     # reading
 
@@ -219,19 +223,15 @@ class ControlPlane(OperationReader):
         argument = self._sealed(operation_id, name, command)
         if name is not CommandName.REPAIR:
             await self._database.read(lambda work: records.find(work, operation_id))
-        start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+        start = partial(
+            WithStartWorkflowOperation,
             "ApplicationOperation",
             {"resume": operation_id},
             id=operation_id,
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         )
-        answer: Answer = await self._called(
-            operation_id,
-            self._temporal.execute_update_with_start_workflow(
-                name, argument, start_workflow_operation=start, result_type=Answer, rpc_timeout=self._timeout
-            ),
-        )
+        answer: Answer = await self._called(operation_id, start, name, [argument], Answer)
         if answer.status is AnswerStatus.REFUSED:
             raise Refusal(_code(answer.code), answer.detail, subject=operation_id, remedy=answer.remedy)
         return answer
@@ -258,17 +258,49 @@ class ControlPlane(OperationReader):
             at=utc_now(),
         )
 
-    async def _called(self, operation_id: str, call: Any) -> Any:
-        try:
-            return await call
-        except WorkflowUpdateFailedError as error:
-            raise _refusal(error.cause, operation_id) from error
-        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
-            raise _no_worker(operation_id, self._timeout) from error
-        except RPCError as error:
-            if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+    async def _called(
+        self,
+        operation_id: str,
+        start: Callable[..., WithStartWorkflowOperation[Any, Any]],
+        update: str,
+        arguments: list[Any],
+        result_type: type[Any],
+    ) -> Any:
+        for pause_seconds in (*RETRY_PAUSES_SECONDS, None):
+            # A new run may follow a finished one only where the row is settled too: an open row is older than that.
+            settled = await self._is_settled(operation_id)
+            reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+            try:
+                return await self._temporal.execute_update_with_start_workflow(
+                    update,
+                    args=arguments,
+                    start_workflow_operation=start(
+                        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE if settled else reuse
+                    ),
+                    result_type=result_type,
+                    rpc_timeout=self._timeout,
+                )
+            except WorkflowUpdateFailedError as error:
+                raise _refusal(error.cause, operation_id) from error
+            except WorkflowAlreadyStartedError as error:
+                if pause_seconds is None:
+                    raise _behind(operation_id) from error
+            except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
                 raise _no_worker(operation_id, self._timeout) from error
-            raise _temporal_away(operation_id, error) from error
+            except RPCError as error:
+                if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+                    raise _no_worker(operation_id, self._timeout) from error
+                # A workflow that is just ending does not take the update; commands are recognised when sent again.
+                if error.status is not RPCStatusCode.FAILED_PRECONDITION or pause_seconds is None:
+                    raise _temporal_away(operation_id, error) from error
+            await asyncio.sleep(pause_seconds)
+
+    async def _is_settled(self, operation_id: str) -> bool:
+        async def look(work: Any) -> bool:
+            row = await work.session.get(OperationRow, operation_id)
+            return row is not None and row.state in CLOSED and row.verification != Verification.PENDING
+
+        return await self._database.read(look)
 
 
 def _refusal(cause: BaseException | None, operation_id: str) -> CounterfoilError:
@@ -292,6 +324,15 @@ def _temporal_away(subject: str, error: RPCError) -> Unavailable:
         f"Temporal did not take the call: {error.message}",
         subject=subject,
         remedy="check that the Temporal server runs; `counterfoil dev` brings one",
+    )
+
+
+def _behind(operation_id: str) -> Unavailable:
+    return Unavailable(
+        ErrorCode.STORE_BEHIND,
+        "this operation's workflow has finished, and the store says that it has not: it was restored from before",
+        subject=operation_id,
+        remedy="once the sweep has noticed it, `counterfoil repair` has it observed again, attested or abandoned",
     )
 
 
