@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.converter import DataConverter
+from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes
 from temporalio.envconfig import ClientConfig
 
 from counterfoil.models.errors import ErrorCode, Refusal, Unavailable
@@ -28,7 +28,12 @@ def data_converter(payload_key: bytes | None = None) -> DataConverter:
         return converter
     from counterfoil.control_plane.encryption import EncryptionCodec
 
-    return replace(converter, payload_codec=EncryptionCodec(payload_key))
+    return replace(
+        converter,
+        payload_codec=EncryptionCodec(payload_key),
+        # What an adapter raised may name what nobody else should read.
+        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+    )
 
 
 async def connect(
