@@ -298,6 +298,7 @@ class ApplicationOperation:
                 await self._apply_next()
             self._show()
             if self._has_outgrown(kind) or self._is_pointless(kind, generation):
+                handle.add_done_callback(_looked_at)
                 handle.cancel()
                 return None
         try:
@@ -559,6 +560,12 @@ class ApplicationOperation:
                 changes.append(OPERATION_RESOURCES.value_set(list(self._view.resources)))
         workflow.upsert_search_attributes(changes)
         self._shown = shown
+
+
+def _looked_at(handle: workflow.ActivityHandle[Any]) -> None:
+    """An activity that was given up may fail as it likes."""
+    if not handle.cancelled():
+        handle.exception()
 
 
 BEHIND_DETAILS = """**The store is behind this operation.**
