@@ -34,6 +34,8 @@ from counterfoil.workflows.operation_sweep import OperationSweep
 
 log = logging.getLogger(__name__)
 
+WORKFLOWS: list[type[Any]] = [ApplicationOperation, OperationSweep]
+
 PASSED_THROUGH = (
     "counterfoil.models",
     "counterfoil.activities",
@@ -103,15 +105,18 @@ def _main_worker(settings: WorkerSettings, client: Client, activities: Operation
     return Worker(
         client,
         task_queue=settings.task_queue,
-        workflows=[ApplicationOperation, OperationSweep],
+        workflows=WORKFLOWS,
         activities=all_activities(activities),
-        workflow_runner=SandboxedWorkflowRunner(
-            restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-        ),
+        workflow_runner=workflow_runner(),
         interceptors=[OneArgument()],
         max_cached_workflows=settings.max_cached_workflows,
         **_shared(settings),
     )
+
+
+def workflow_runner() -> SandboxedWorkflowRunner:
+    """Temporal's sandbox, with the modules passed through that are costly to load and safe to share."""
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
 
 
 def _adapter_worker(settings: WorkerSettings, client: Client, activities: OperationActivities, queue: str) -> Worker:
