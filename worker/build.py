@@ -110,6 +110,8 @@ def _main_worker(settings: WorkerSettings, client: Client, activities: Operation
         workflow_runner=workflow_runner(),
         interceptors=[OneArgument()],
         max_cached_workflows=settings.max_cached_workflows,
+        # A killed worker's workflows are asked for elsewhere after this long.
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.heartbeat_seconds),
         **_shared(settings),
     )
 
