@@ -290,7 +290,9 @@ class AdapterSteps(Steps):
             spent = row.observation_exhausted
             return row
 
-        if work.row.polls >= work.row.polls_limit or work.row.deadline is not None:
+        most_calls = work.order.request.constraints.max_adapter_calls
+        used_up = work.row.polls >= work.row.polls_limit or work.row.adapter_calls >= most_calls
+        if used_up or work.row.deadline is not None:
             view = await self.commit(spend)
             if spent:
                 return view, None

@@ -126,6 +126,7 @@ async def are_free(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted])
 
 async def release(work: UnitOfWork, operation_id: str) -> None:
     """Give up all claims of an operation, and name the waiters that may go next in `work.wakes`."""
+    await _lock_resources_of(work, operation_id)
     freed = (await work.session.exec(_GIVE_UP, params={"operation": operation_id})).all()
     if not freed or not await _somebody(work, _WAITS, {"resources": [resource for resource, _ in freed]}):
         return
@@ -140,6 +141,7 @@ async def release(work: UnitOfWork, operation_id: str) -> None:
 
 async def let_others_pass(work: UnitOfWork, operation_id: str) -> None:
     """An operation became unknown: those that wait for it may be overtaken, and whoever waits behind them is named."""
+    await _lock_resources_of(work, operation_id)
     held = [claim for claim in await _claims_of(work, operation_id) if claim.held]
     everything = [claim.resource for claim in held]
     exclusive = [claim.resource for claim in held if claim.exclusive]
@@ -172,6 +174,14 @@ async def _lock_resources(work: UnitOfWork, needs: Sequence[Wanted]) -> None:
     if not work.on_sqlite:
         digests = [need.resource for need in needs]
         locked = select(ResourceRow.digest).where(col(ResourceRow.digest).in_(digests))
+        await work.session.exec(locked.order_by(ResourceRow.digest).with_for_update())
+
+
+async def _lock_resources_of(work: UnitOfWork, operation_id: str) -> None:
+    """The same for all an operation claims: whoever is just taking one is waited for, and then found waiting."""
+    if not work.on_sqlite:
+        claimed = select(ClaimRow.resource).where(ClaimRow.operation_id == operation_id)
+        locked = select(ResourceRow.digest).where(col(ResourceRow.digest).in_(claimed))
         await work.session.exec(locked.order_by(ResourceRow.digest).with_for_update())
 
 

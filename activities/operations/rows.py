@@ -75,8 +75,7 @@ async def move(
 
     Raises `Refusal` (`NOT_POSSIBLE`) where the lifecycle has no such transition; nothing is changed then.
     """
-    before = State(row.state)
-    after = lifecycle.apply(before, event, subject=row.id)
+    after = lifecycle.apply(State(row.state), event, subject=row.id)
     row.state = after
     row.revision += 1
     row.updated_at = work.now
@@ -89,18 +88,17 @@ async def move(
     if after in CLOSED - {State.COMPLETED}:
         row.verification = Verification.UNAVAILABLE  # nothing was claimed, so there is nothing to verify
     work.session.add(row)
+    # Claims before the ledger: resources are locked before the session's row, here as in a grant.
+    await _settle_claims(work, row)
     await ledger.append(
         work, row, Entry(kind=event, summary=summary, actor=actor, evidence=evidence, data=(data or {}) | {"to": after})
     )
-    await _settle_claims(work, row, before)
 
 
-async def _settle_claims(work: UnitOfWork, row: OperationRow, before: State) -> None:
+async def _settle_claims(work: UnitOfWork, row: OperationRow) -> None:
+    """Give claims back where nothing more may happen. What is proved absent and queued again keeps what it holds."""
     if is_settled(row) or row.state in (State.PREPARED, State.AWAITING_DECISION):
         await claims.release(work, row.id)
-    elif row.state == State.QUEUED and before is not State.QUEUED and row.attempts > 0:
-        # Proved absent and eligible again: it keeps what it holds.
-        return
     elif row.state == State.UNKNOWN:
         await claims.let_others_pass(work, row.id)
 

@@ -258,13 +258,13 @@ async def settle_verification(work: UnitOfWork, row: OperationRow, seen: Verific
             row.result = seen.result.model_dump_json()
     row.updated_at = work.now
     evidence = None if isinstance(seen, VerificationUnavailable) else seen.evidence
+    if is_settled(row):
+        await claims.release(work, row.id)
     await record(
         work,
         row,
         Entry(kind="verification", summary=summary, evidence=evidence, data={"status": status, "kept": keeps_old}),
     )
-    if is_settled(row):
-        await claims.release(work, row.id)
 
 
 def _judged(work: UnitOfWork, row: OperationRow, seen: VerificationOutcome) -> tuple[Verification, str]:
