@@ -117,7 +117,7 @@ def _validated(adapter: ApplicationAdapter, request: OperationRequest) -> BaseMo
         typed = adapter.validate_input(request)
     except CounterfoilError:
         raise
-    except Exception as error:
+    except BaseException as error:  # a panic or an exit in here would end the worker
         raise Refusal(
             ErrorCode.INVALID_INPUT,
             f"the adapter refused the input: {type(error).__name__}: {error}"[:1000],

@@ -371,6 +371,27 @@ async def test_a_start_of_3_mb_is_refused_and_nothing_runs(stack: Stack):
         await stack.handle(operation_id).describe()
 
 
+@pytest.mark.parametrize("raised", [ValueError("no"), SystemExit(1), KeyboardInterrupt()], ids=repr)
+async def test_an_adapter_that_breaks_on_an_input_refuses_it_and_the_worker_lives(
+    stack: Stack, control_plane: ControlPlane, raised: BaseException
+):
+    scripted(stack.catalog)
+    broken = scripted(stack.catalog, "broken.v1")
+
+    def validate_input(_request):
+        raise raised
+
+    broken.validate_input = validate_input
+    await stack.start()
+
+    with pytest.raises(Refusal, match="INVALID_INPUT"):
+        await control_plane.create(request("k1", "broken.v1"))
+    with pytest.raises(Refusal, match="INVALID_INPUT"):
+        await stack.control_plane(catalog=None).create(request("k1", "broken.v1"))
+    created = await control_plane.create(request("k2"))
+    assert (await control_plane.wait(created.operation_id, "completed", timeout_seconds=30)).state == "completed"
+
+
 REFUSED_EARLY = {
     "an extra field": ({"sudo": True}, "BAD_REQUEST"),
     "an unknown route": ({"route_id": "nobody.v1"}, "UNKNOWN_ROUTE"),
