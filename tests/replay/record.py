@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -155,17 +154,12 @@ async def record(client: Client, story: Story, folder: Path) -> None:
         history = await stack.handle(operation_id).fetch_history()
     finally:
         await stack.close()
-    kept = {"workflow_id": operation_id, "history": anonymous(json.loads(history.to_json()))}
+    # Workers and queues are named after the machine it was recorded on, which is nobody's business.
+    told = history.to_json().replace(client.identity, "recorder")
+    kept = {"workflow_id": operation_id, "history": json.loads(told)}
     file = HISTORIES / f"{story.__name__}.json"
     file.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
     print(f"{file.name}: {len(history.events)} events, {file.stat().st_size} bytes")
-
-
-def anonymous(told: Any) -> Any:
-    """A history without the names of the machine it was recorded on."""
-    if isinstance(told, dict):
-        return {name: "recorder" if name == "identity" else anonymous(value) for name, value in told.items()}
-    return [anonymous(one) for one in told] if isinstance(told, list) else told
 
 
 async def main() -> None:
