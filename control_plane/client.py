@@ -30,7 +30,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.operations import records
 from counterfoil.activities.operations.creation import conflict, parse_request
+from counterfoil.activities.operations.inputs import start_argument
 from counterfoil.activities.operations.views import plain
+from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.reader import OperationReader
 from counterfoil.models.common import Scope, utc_now
@@ -78,8 +80,11 @@ class ControlPlane(OperationReader):
         seal_key: bytes | None,
         scopes: Sequence[Scope] = tuple(Scope),
         timeout_seconds: float = 60,
+        blobs: BlobStore | None = None,
     ) -> None:
         """`catalog` lets this process check routes and inputs; without one, the worker does, as a typed failure.
+
+        `blobs` is where large inputs are put; without it, they travel in the workflow's start.
 
         `timeout_seconds` bounds every command.
         """
@@ -89,6 +94,7 @@ class ControlPlane(OperationReader):
         self._task_queue = task_queue
         self._principal = principal
         self._seal_key = seal_key
+        self._blobs = blobs
         self._scopes = frozenset(scopes)
         self._timeout = timedelta(seconds=timeout_seconds)
 
@@ -137,7 +143,7 @@ class ControlPlane(OperationReader):
         start = partial(
             WithStartWorkflowOperation,
             "ApplicationOperation",
-            request.model_dump(mode="json"),
+            await asyncio.to_thread(start_argument, request, self._blobs),
             id=operation_id,
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

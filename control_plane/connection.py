@@ -7,6 +7,7 @@ from typing import Any
 
 from counterfoil.activities.adapters.builtin import build_catalog
 from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.client import ControlPlane
 from counterfoil.control_plane.keys import resolve_key
@@ -42,6 +43,7 @@ async def connect(
         seal_key=seal_key,
         scopes=chosen.scopes,
         timeout_seconds=timeout_seconds,
+        blobs=BlobStore(chosen.blobs) if creating else None,
     )
 
 

@@ -10,15 +10,15 @@ from pydantic import ValidationError
 
 from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint
+from counterfoil.activities.operations.inputs import offloaded, whole_argument
 from counterfoil.activities.operations.rows import RESOURCES, go_on, move, record
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.activities.store.ledger import Entry
-from counterfoil.models.common import SYSTEM, Actor, BlobRef, canonical_json
+from counterfoil.models.common import SYSTEM, Actor, BlobRef
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations import rules
 from counterfoil.models.operations.contract import (
-    INLINE_LIMIT_BYTES,
     INPUT_LIMIT_BYTES,
     OnCreate,
     OperationRequest,
@@ -80,10 +80,11 @@ class Creator:
 
     def offload(self, request: OperationRequest) -> tuple[OperationRequest, BlobRef | None]:
         """The request as a row keeps it: a large input moves to a blob. Blocking; done before the transaction."""
-        content = canonical_json(request.input)
-        if len(content) <= INLINE_LIMIT_BYTES:
-            return request, None
-        return request.model_copy(update={"input": {}}), self._blobs.put(content, "application/json")
+        return offloaded(request, self._blobs)
+
+    def request_of(self, argument: Any) -> OperationRequest:
+        """The request a workflow was started with, in whichever form. Blocking where its input is in a blob."""
+        return parse_request(whole_argument(argument, self._blobs))
 
     async def claim(
         self, work: UnitOfWork, request: OperationRequest, kept: tuple[OperationRequest, BlobRef | None]

@@ -6,9 +6,11 @@ it becomes `unknown`, to be observed again on its route, attested, or abandoned 
 
 from __future__ import annotations
 
+import asyncio
+
 from counterfoil.activities.operations import claims
 from counterfoil.activities.operations.commands import SealPolicy, refused
-from counterfoil.activities.operations.creation import Creator, parse_request
+from counterfoil.activities.operations.creation import Creator
 from counterfoil.activities.operations.journal import AttemptKind
 from counterfoil.activities.operations.rows import move, problem_json, record, resources_of, route_of
 from counterfoil.activities.store.database import UnitOfWork
@@ -68,8 +70,8 @@ async def _recreate(work: UnitOfWork, given: ApplyInput, creator: Creator) -> Op
             subject=given.operation_id,
             remedy="terminate the workflow, look at the target, and ask again under a new key",
         )
-    request = parse_request(given.request)
-    return await creator.claim(work, request, creator.offload(request))
+    request = await asyncio.to_thread(creator.request_of, given.request)
+    return await creator.claim(work, request, await asyncio.to_thread(creator.offload, request))
 
 
 async def _doubt(work: UnitOfWork, row: OperationRow, generation: int, reason: str, actor: Actor) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
@@ -21,6 +21,7 @@ from counterfoil.activities.fault_points import Checkpoint, no_fault
 from counterfoil.activities.operations import commands
 from counterfoil.activities.operations.creation import Creator
 from counterfoil.activities.operations.engine import Engine
+from counterfoil.activities.operations.inputs import restored
 from counterfoil.activities.operations.rows import (
     StoreBehind,
     load,
@@ -50,7 +51,6 @@ log = logging.getLogger(__name__)
 
 SLOW_POLL_SECONDS = 5.0
 LONGEST_POLL_SECONDS = 3600.0
-_INPUT: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class Steps:
         request = request_of(row)
         if row.input_blob is None:
             return request
-        content = await asyncio.to_thread(self._parts.blobs.get, BlobRef.model_validate_json(row.input_blob))
-        return request.model_copy(update={"input": _INPUT.validate_json(content)})
+        blob = BlobRef.model_validate_json(row.input_blob)
+        return await asyncio.to_thread(restored, request, blob, self._parts.blobs)
 
     def order(self, row: OperationRow, adapter: ApplicationAdapter, request: OperationRequest) -> Order:
         return Order(

@@ -8,7 +8,6 @@ from temporalio import activity
 
 from counterfoil.activities.fault_points import FaultPoint
 from counterfoil.activities.operations import commands, journal, sweeping
-from counterfoil.activities.operations.creation import parse_request
 from counterfoil.activities.operations.repair import repair
 from counterfoil.activities.operations.rows import (
     load,
@@ -43,7 +42,7 @@ class Transitions(Steps):
                 raise Refusal(ErrorCode.BAD_REQUEST, given.problem, remedy="start it with one OperationRequest")
             if isinstance(given.argument, dict) and "resume" in given.argument:
                 return await self.view(StepInput(operation_id=given.workflow_id, seen_revision=given.seen_revision))
-            request = parse_request(given.argument)
+            request = await asyncio.to_thread(self._parts.creator.request_of, given.argument)
             if request.operation_id != given.workflow_id:
                 raise Refusal(
                     ErrorCode.WORKFLOW_ID_MISMATCH,

@@ -16,6 +16,7 @@ from temporalio.client import Client, WorkflowHandle
 from counterfoil.activities.adapters.builtin import build_catalog
 from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.operations.sweeping import Swept
+from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.client import ControlPlane
 from counterfoil.models.operations.record import Operation
@@ -91,6 +92,7 @@ class Stack:
             "principal": self.settings.principal,
             "seal_key": self.settings.sealing_key(),
             "timeout_seconds": 30,
+            "blobs": BlobStore(self.settings.blobs),
         }
         catalog = changes.pop("catalog", self.catalog)
         made = ControlPlane(self.client, Database(self.settings.database), catalog, **(values | changes))
