@@ -7,10 +7,11 @@ may be tried again; an applied one is, so a repetition gets the first answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from counterfoil.activities.operations.creation import start
 from counterfoil.activities.operations.journal import AttemptKind, latest_attempt
-from counterfoil.activities.operations.rows import go_on, move, record, request_of, route_of
+from counterfoil.activities.operations.rows import go_on, move, note, record, request_of, route_of
 from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.activities.store.ledger import Entry
 from counterfoil.models.common import UNAUTHENTICATED, Actor, canonical_json, digest_of
@@ -40,6 +41,10 @@ from counterfoil.models.operations.record import DecisionRecord
 from counterfoil.models.tables import CommandRow, OperationRow
 
 
+OBSERVATION_SILENCE = timedelta(minutes=10)
+"""An observation that has recorded nothing for this long counts as unavailable, and a person may attest."""
+
+
 @dataclass(frozen=True)
 class SealPolicy:
     """How commands are authenticated: the key that seals them, and whether bare ones are honoured at all."""
@@ -57,7 +62,7 @@ async def apply(work: UnitOfWork, row: OperationRow, received: Received, policy:
         key = command_key(name, command)
         earlier = await _earlier_answer(work, row, command, key)
         if earlier is not None:
-            await record(work, row, _note("command_repeated", received, actor, f"'{name}' was given before"))
+            await note(work, row, _note("command_repeated", received, actor, f"'{name}' was given before"))
             return earlier
         detail = await _dispatch(work, row, command, actor)
     except Refusal as refusal:
@@ -79,7 +84,7 @@ async def refused(
     work: UnitOfWork, row: OperationRow, received: Received, refusal: Refusal, actor: Actor = UNAUTHENTICATED
 ) -> Answer:
     """Record a command that was not taken, and say why."""
-    await record(work, row, _note("command_refused", received, actor, str(refusal), code=refusal.code))
+    await note(work, row, _note("command_refused", received, actor, str(refusal), code=refusal.code))
     return _answer(row, AnswerStatus.REFUSED, refusal.detail, refusal)
 
 
@@ -201,7 +206,7 @@ async def _resolve(work: UnitOfWork, row: OperationRow, command: ResolveUnknown,
         )
     if row.state != State.UNKNOWN:
         raise _not_possible(row, f"the operation is '{row.state}', there is nothing unknown to attest")
-    if route_of(row).observation and not row.observation_exhausted:
+    if route_of(row).observation and not row.observation_exhausted and not _has_gone_silent(work, row):
         raise _not_possible(row, "its route is still observing it", ErrorCode.OBSERVATION_PENDING)
     attempt = await latest_attempt(work, row)
     prepares = attempt is not None and attempt.kind == AttemptKind.PREPARE
@@ -224,6 +229,12 @@ async def _resolve(work: UnitOfWork, row: OperationRow, command: ResolveUnknown,
     data = {"resolution_key": command.resolution_key, "status": command.status}
     await move(work, row, events[command.status], summary, actor=actor, data=data)
     return f"attested as {command.status}"
+
+
+def _has_gone_silent(work: UnitOfWork, row: OperationRow) -> bool:
+    """Whether nobody has looked for so long that nobody may be left who can: a retired adapter, a lost machine."""
+    expected = timedelta(seconds=2 * (row.poll_after_seconds or 0))
+    return work.now - row.updated_at > max(expected, OBSERVATION_SILENCE)
 
 
 async def _let(work: UnitOfWork, row: OperationRow, intent: OnCreate, actor: Actor) -> str:

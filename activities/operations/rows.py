@@ -55,8 +55,13 @@ async def load(work: UnitOfWork, operation_id: str, *, seen_revision: int = 0) -
 
 
 async def record(work: UnitOfWork, row: OperationRow, entry: Entry) -> None:
-    """Append a ledger entry that goes with no transition."""
+    """Append a ledger entry that goes with no transition but says that something went on with the operation."""
     row.updated_at = work.now
+    await note(work, row, entry)
+
+
+async def note(work: UnitOfWork, row: OperationRow, entry: Entry) -> None:
+    """Append a ledger entry about something that changed nothing, such as a refused command."""
     work.session.add(row)
     await ledger.append(work, row, entry)
 

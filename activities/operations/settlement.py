@@ -95,6 +95,7 @@ async def settle_observation(work: UnitOfWork, row: OperationRow, generation: in
         return
     row.polls += 1
     row.adapter_calls += 1
+    row.updated_at = work.now
     work.session.add(row)
     await _take(work, row, seen)
     await stop_exhausted(work, row)

@@ -326,6 +326,18 @@ async def test_nothing_is_attested_while_its_route_still_looks(bench: Any) -> No
     assert (answer.code, answer.state) == ("OBSERVATION_PENDING", "unknown")
 
 
+async def test_what_nobody_has_looked_at_for_ten_minutes_may_be_attested(bench: Any) -> None:
+    """A retired adapter or a lost machine never looks again; asking too early does not make it wait longer."""
+    operation_id = await unknown(bench, observation=True)
+    bench.clock.forward(9 * 60)
+    early = await bench.tell(operation_id, "resolve_unknown", attestation())
+    bench.clock.forward(61)
+
+    answer = await bench.tell(operation_id, "resolve_unknown", attestation())
+
+    assert (early.code, answer.status, answer.state) == ("OBSERVATION_PENDING", "applied", "completed")
+
+
 @pytest.mark.parametrize("outcome", [None, Running(external_id="job"), completed()])
 async def test_only_what_is_unknown_can_be_attested(bench: Any, outcome: Any) -> None:
     row = await bench.create()
