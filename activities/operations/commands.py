@@ -40,7 +40,6 @@ from counterfoil.models.operations.outcomes import TypedResult
 from counterfoil.models.operations.record import DecisionRecord
 from counterfoil.models.tables import CommandRow, OperationRow
 
-
 OBSERVATION_SILENCE = timedelta(minutes=10)
 """An observation that has recorded nothing for this long counts as unavailable, and a person may attest."""
 
