@@ -48,8 +48,9 @@ def command(tmp_path: Path, address: str, *arguments: str, stdin: str = "", **mo
 
 
 def slow_request(log: Path, seconds: float) -> str:
+    """A request of its own for each log: the stores of these tests share one namespace, and ids come from keys."""
     return file_request(
-        "slow",
+        f"slow in {log.parent.name}",
         "x",
         capability="line.add",
         route_id="slow.v1",
