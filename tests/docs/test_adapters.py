@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ def printed(page: str, name: str) -> dict[str, Any]:
 def request(route: str, capability: str, text: str, **changes: Any) -> OperationRequest:
     return OperationRequest.model_validate(
         {
-            "owner": {"workspace": "w", "session": "docs"},
+            "owner": {"workspace": "w", "session": uuid.uuid4().hex},
             "idempotency_key": text,
             "capability": capability,
             "route_id": route,
