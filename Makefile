@@ -19,7 +19,7 @@ demo: $(VENV)/.run
 	@$(BIN)/python examples/demo.py $(if $(KEEP),--keep)
 
 test: $(VENV)/.dev
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev typing
 	$(BIN)/ruff check .

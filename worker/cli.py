@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -34,8 +33,6 @@ cli_deployment.add_to(app)
 def main() -> NoReturn:
     """Run the command line and end the process with the command's status."""
     sys.stdout, sys.stderr = heard(sys.stdout), heard(sys.stderr)
-    # Adapters that are named on the command line may lie where we stand.
-    sys.path.append(str(Path.cwd()))
     end(status_of(sys.argv[1:]))
 
 

@@ -171,7 +171,7 @@ class DevStack:
             "decision": {"reason": "to see how it works", "question": "Create hello.txt?"},
         }
         lines = [f"export COUNTERFOIL_STATE_DIR={self._settings.state_dir}"]
-        lines.append(f"echo '{json.dumps(request)}' | counterfoil operation create - --wait")
+        lines.append(f"printf %s '{json.dumps(request)}' | counterfoil operation create - --wait")
         return [*lines, "counterfoil operation decide ID approve", "counterfoil operation watch ID"]
 
     def _told(self, stop: Stop) -> None:

@@ -334,7 +334,8 @@ class ApplicationOperation:
                 start_to_close_timeout=timedelta(seconds=8),
                 retry_policy=LOCALLY,
             )
-        except ActivityError as error:
+        except (ActivityError, ApplicationError) as error:
+            # What a local activity raises may come as it is, without the wrapping of a regular one.
             typed = self._typed(error)
             if typed.non_retryable:
                 raise typed from error
@@ -349,8 +350,8 @@ class ApplicationOperation:
             raise self._typed(error) from error
 
     @staticmethod
-    def _typed(error: ActivityError) -> ApplicationError:
-        cause = error.cause
+    def _typed(error: ActivityError | ApplicationError) -> ApplicationError:
+        cause = error if isinstance(error, ApplicationError) else error.cause
         if isinstance(cause, ApplicationError):
             if cause.type == ErrorCode.STORE_BEHIND:
                 raise StoreIsBehind from error

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -150,17 +152,21 @@ def _check_declared(adapter: ApplicationAdapter, route: Route) -> None:
 def load_registrations(names: Iterable[str], *, with_entry_points: bool = True) -> list[Callable[[Catalog], None]]:
     """The `register(catalog)` functions named `package.module:register`, and those of installed distributions.
 
-    Raises `Refusal` (`SETTINGS_INVALID`) naming what could not be imported.
+    Named ones may lie in the current folder. Where none is named it is not looked into: it may be a workspace that
+    operations write to. Raises `Refusal` (`SETTINGS_INVALID`) naming what could not be imported.
     """
     found: list[Callable[[Catalog], None]] = []
     for name in names:
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.append(here)
         module, _, attribute = name.partition(":")
         try:
             register = getattr(importlib.import_module(module), attribute or "register")
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # whatever a module raises while it is imported
             raise Refusal(
                 ErrorCode.SETTINGS_INVALID,
-                f"no adapters can be had from '{name}': {error}",
+                f"no adapters can be had from '{name}': {type(error).__name__}: {error}",
                 subject=name,
                 remedy="name an importable function as package.module:register",
             ) from error
