@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from support.scripted import request, scripted
-from support.stack import Stack, settled
 
 from counterfoil.control_plane.client import ControlPlane
 from counterfoil.models.errors import ErrorCode, Unavailable
+from support.scripted import request, scripted
+from support.stack import Stack, settled
 
 
 @pytest.mark.parametrize("healthy_calls", [0, 1, 2, 3])
