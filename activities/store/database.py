@@ -1,8 +1,8 @@
 """One store for SQLite and PostgreSQL, and the unit of work: one transaction, retried when it is safe to.
 
 PostgreSQL is spoken to asynchronously, and locks rows in one fixed order: the operation, then resources by digest, then
-the session. SQLite answers in microseconds, so its statements run where they are asked for; only what may wait (taking
-the write lock, the commit's flush to disk) goes to a thread. It runs in WAL with `synchronous=FULL` (the journal must
+the session. SQLite answers in microseconds, so its units run where they are asked for; only waiting for another
+process's write lock goes to a thread. It runs in WAL with `synchronous=FULL` (the journal must
 outlive a power cut), and takes the write lock when a transaction begins, so two writers never deadlock half-way.
 """
 
@@ -107,14 +107,13 @@ class Database:
             if read_only:
                 connection.begin()
             else:
-                await _in_thread(connection.begin)
+                await _begin_writing(connection)
             with Session(
                 connection, expire_on_commit=False, autoflush=False, join_transaction_mode="control_fully"
             ) as session:
                 yield UnitOfWork(DirectSession(session), self.clock(), on_sqlite=True, read_only=read_only)
                 if not read_only:
-                    session.flush()
-                    await _in_thread(session.commit)
+                    session.commit()
         finally:
             connection.close()
 
@@ -180,6 +179,23 @@ def _is_passing(error: BaseException) -> bool:
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     return isinstance(error, OperationalError | InterfaceError) and "no such table" not in str(error)
+
+
+async def _begin_writing(connection: Connection) -> None:
+    """Take SQLite's write lock here where it is free, which it is unless another process writes: then wait elsewhere.
+
+    A trip to a thread and back would keep the lock for as long as the threads quarrel about the interpreter.
+    """
+    driver: Any = connection.connection.driver_connection
+    driver.execute("PRAGMA busy_timeout=0")
+    try:
+        connection.begin()
+        taken = True
+    except OperationalError:
+        taken = False
+    driver.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_SECONDS * 1000}")
+    if not taken:
+        await _in_thread(connection.begin)
 
 
 async def _in_thread(wait: Callable[[], T]) -> T:
