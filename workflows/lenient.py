@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import CompositePayloadConverter, DefaultPayloadConverter, JSONPlainPayloadConverter
@@ -22,6 +23,9 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
+OPERATION = "ApplicationOperation"
+SIGNALS = frozenset({"decide", "cancel", "resolve_unknown"})
+"""The signals that have a handler of their own."""
 TAKE_ONE_ARGUMENT = frozenset({"decide", "cancel", "resolve_unknown", "prepare", "execute", "reconcile", "repair"})
 
 
@@ -67,11 +71,13 @@ class OneArgument(Interceptor):
 
 class _OneArgumentInbound(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
-        input.args = _one(input.args)
+        if workflow.info().workflow_type == OPERATION:
+            input.args = _one(input.args)
         return await super().execute_workflow(input)
 
     async def handle_signal(self, input: HandleSignalInput) -> None:
-        if input.signal in TAKE_ONE_ARGUMENT:
+        # Signals of other names reach the dynamic handler, which takes any number.
+        if input.signal in SIGNALS:
             input.args = _one(input.args)
         elif input.signal == "wake":
             input.args = []

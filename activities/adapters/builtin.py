@@ -26,7 +26,7 @@ def build_catalog(
     from counterfoil.activities.adapters.workbook.adapter import LocalWorkbook
 
     catalog = Catalog()
-    root = WorkspaceRoot(workspace_root)
+    root = WorkspaceRoot(workspace_root, closed=(state_dir,))
     publisher = Publisher(root, state_dir / "publication")
     catalog.register_system("file", normalise_file_resource)
     catalog.register(LocalFiles(publisher, root))

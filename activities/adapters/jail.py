@@ -10,7 +10,7 @@ import hashlib
 import os
 import stat
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +68,10 @@ class WorkspaceRoot:
     something other than a regular file; `FILE_NOT_FOUND` where a folder or the file is missing.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, closed: Sequence[Path] = ()) -> None:
+        """Folders in `closed` are never entered, wherever they lie: the system's own state, for one."""
         self._root = root
+        self._closed = tuple(closed)
 
     @property
     def path(self) -> Path:
@@ -96,10 +98,27 @@ class WorkspaceRoot:
                 below = _open_folder(folder, component, path, create)
                 os.close(folder)
                 folder = below
+                self._refuse_closed(folder, path)
         except BaseException:
             os.close(folder)
             raise
         return folder
+
+    def _refuse_closed(self, folder: int, path: str) -> None:
+        """By what the folder is, not by how it is called."""
+        here = os.fstat(folder)
+        for closed in self._closed:
+            try:
+                there = closed.stat()
+            except OSError:
+                continue
+            if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
+                raise Refusal(
+                    ErrorCode.PATH_REFUSED,
+                    "the folder holds the system's own state",
+                    subject=path,
+                    remedy="choose another folder of the workspace",
+                )
 
     @contextmanager
     def parent(self, path: str, create: bool = False) -> Iterator[tuple[int, str]]:

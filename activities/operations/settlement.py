@@ -139,6 +139,8 @@ async def _take(work: UnitOfWork, row: OperationRow, seen: Observation) -> None:
         case UnknownEffect():
             row.external_id = seen.external_id or row.external_id
             await _lost(work, row, seen.code, seen.detail)
+        case NotApplied() | Cancelled() if not _is_fresh(work, row, seen):
+            await _lost(work, row, ErrorCode.ADAPTER_JUNK, "its evidence is older than the dispatch, or in the future")
         case NotApplied():
             await _not_applied(work, row, seen, replayable=not prepares)
         case Cancelled():
@@ -146,6 +148,10 @@ async def _take(work: UnitOfWork, row: OperationRow, seen: Observation) -> None:
             await move(work, row, Event.CONFIRM_CANCELLED, seen.detail, evidence=seen.evidence)
         case _:
             await _lost(work, row, ErrorCode.ADAPTER_JUNK, f"'{seen.status}' is no answer to this attempt")
+
+
+def _is_fresh(work: UnitOfWork, row: OperationRow, seen: NotApplied | Cancelled) -> bool:
+    return rules.evidence_is_fresh(seen.evidence, row.dispatched_at, work.now, None)
 
 
 async def _prepared(work: UnitOfWork, row: OperationRow, seen: Prepared) -> None:

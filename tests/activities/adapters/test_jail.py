@@ -274,3 +274,17 @@ def test_a_folder_swapped_for_a_link_while_reading_never_leads_outside(root: Wor
     assert "outside" not in found
     assert found["inside"] > 0
     assert found["PATH_REFUSED"] > 0
+
+
+def test_the_systems_own_state_is_never_entered_under_whatever_name(tmp_path: Path) -> None:
+    state = tmp_path / "workspace" / "deep" / "state"
+    (state / "records").mkdir(parents=True)
+    (state / "seal.key").write_text("secret")
+    root = WorkspaceRoot(tmp_path / "workspace", closed=(state,))
+
+    for path in ("deep/state/seal.key", "deep/state/records/one.json", "deep/state/new.txt"):
+        with pytest.raises(Refusal) as refusal:
+            root.read_file(path, 100)
+        assert refusal.value.code == "PATH_REFUSED"
+    (tmp_path / "workspace" / "deep" / "other.txt").write_text("open")
+    assert root.read_file("deep/other.txt", 100) == b"open"

@@ -577,3 +577,15 @@ async def test_an_answer_to_a_cancel_that_comes_after_completion_undoes_nothing(
 
     operation = await bench.read(operation_id)
     assert (operation.state, operation.cancellation) == ("completed", "too_late")
+
+
+async def test_an_absence_seen_before_the_dispatch_proves_nothing(bench: Any) -> None:
+    bench.route(replay=ReplayGuarantee(kind="conditional"))
+    operation_id = (await bench.create(constraints={"max_attempts": 2})).id
+    await bench.grant(operation_id)
+    await bench.reply(operation_id, UnknownEffect(code="LOST", detail="no reply"))
+    old = Evidence(source="target", observed_at=bench.clock.now - timedelta(hours=1))
+
+    await bench.look(operation_id, NotApplied(detail="nothing there", evidence=old))
+
+    assert (await bench.row(operation_id)).state == "unknown"

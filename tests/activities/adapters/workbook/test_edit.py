@@ -10,7 +10,7 @@ from typing import Any
 import openpyxl
 import pytest
 import xlsxwriter
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from counterfoil.activities.adapters.workbook.contract import parse_input
@@ -272,7 +272,7 @@ VALUES = st.one_of(
 CELLS = st.builds("{}{}".format, st.sampled_from(["A", "B", "C", "AB"]), st.integers(1, 9))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cells=st.lists(st.tuples(CELLS, VALUES), min_size=1, max_size=12))
 def test_whatever_is_set_in_whatever_order_reads_back_and_the_rest_stays(
     cells: list[tuple[str, dict[str, Any]]],
