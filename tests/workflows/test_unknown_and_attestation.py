@@ -322,7 +322,9 @@ async def test_not_found_alone_is_not_proof_of_absence(stack: Stack, control_pla
 # replay
 
 
-ABSENT = NotApplied(detail="never arrived", evidence=Evidence(source="journal", observed_at=datetime.now(UTC)))
+def absent(_context: AdapterContext, _order: Order) -> NotApplied:
+    """Looked for at the time of the call: evidence from before the dispatch proves nothing."""
+    return NotApplied(detail="never arrived", evidence=Evidence(source="journal", observed_at=datetime.now(UTC)))
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ async def test_an_action_proved_absent_is_made_again_only_under_a_guarantee_that
 ):
     adapter = scripted(stack.catalog, replay=guarantee)
     adapter.script("execute", LOST)
-    adapter.script("observe", ABSENT)
+    adapter.script("observe", absent)
     await stack.start()
 
     created = await control_plane.create(request(constraints={"max_attempts": attempts}))
@@ -354,7 +356,7 @@ async def test_an_action_proved_absent_is_made_again_only_under_a_guarantee_that
 async def test_an_action_proved_absent_twice_is_not_made_a_third_time(stack: Stack, control_plane: ControlPlane):
     adapter = scripted(stack.catalog, replay=ReplayGuarantee(kind="conditional"))
     adapter.script("execute", LOST, LOST)
-    adapter.script("observe", ABSENT, ABSENT)
+    adapter.script("observe", absent, absent)
     await stack.start()
 
     created = await control_plane.create(request(constraints={"max_attempts": 2}))
