@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from counterfoil.activities.adapters.base import AdapterContext, Order
 from counterfoil.control_plane.client import ControlPlane
 from counterfoil.models.errors import Refusal
 from counterfoil.models.operations.outcomes import (
