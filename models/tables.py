@@ -2,6 +2,8 @@
 
 JSON columns hold one contract each, as canonical JSON text; instants are UTC. A row's `revision` counts lifecycle
 transitions; its `ledger_version` counts everything that was recorded about it.
+
+Each row is a plain model, and the table is made from it: a row costs no more than its values.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Column, DateTime, Dialect, Index, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy import Column, DateTime, Dialect, Index, Integer, Table, Text, TypeDecorator, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 
@@ -39,17 +41,21 @@ def _at(nullable: bool = True) -> Any:
     return Field(default=None, sa_column=Column(UtcDateTime, nullable=nullable))
 
 
-class SessionRow(SQLModel, table=True):
-    """A session: the counter that makes its timeline gapless."""
+class SessionRow(SQLModel):
+    """A session: the counter that makes its timeline gapless, and what is decided about all of its work."""
 
     __tablename__ = "sessions"
 
     id: str = Field(primary_key=True, max_length=200)
     workspace: str = Field(max_length=200)
     timeline: int = 0
+    epoch: int = Field(default=0, sa_column=Column(Integer, nullable=False, server_default="0"))
+    """Cancelling the session's work counts it on; what was asked for in an earlier epoch starts nothing any more."""
+    paused_at: datetime | None = _at()
+    """Since when nothing new is dispatched. What is under way is observed to its end."""
 
 
-class OperationRow(SQLModel, table=True):
+class OperationRow(SQLModel):
     """The truth about one application operation."""
 
     __tablename__ = "operations"
@@ -93,6 +99,7 @@ class OperationRow(SQLModel, table=True):
     observation_exhausted: bool = False
     reverify: bool = False
     attested: bool = False
+    owner_epoch: int = Field(default=0, sa_column=Column(Integer, nullable=False, server_default="0"))
 
     prepared: str | None = _json()
     proposal_digest: str | None = Field(default=None, max_length=71)
@@ -104,6 +111,9 @@ class OperationRow(SQLModel, table=True):
     result: str | None = _json()
     evidence: str | None = _json()
     problem: str | None = _json()
+    spent: str | None = _json()
+    """The estimates of all attempts that were journaled, as money, where the request bounds the cost."""
+    superseded_by: str | None = Field(default=None, max_length=64)
 
     decision_expires_at: datetime | None = _at()
     deadline: datetime | None = _at()
@@ -115,7 +125,7 @@ class OperationRow(SQLModel, table=True):
     closed_at: datetime | None = _at()
 
 
-class AttemptRow(SQLModel, table=True):
+class AttemptRow(SQLModel):
     """One journaled attempt at an effect. Written before the adapter is called; the outcome is added once."""
 
     __tablename__ = "attempts"
@@ -133,7 +143,7 @@ class AttemptRow(SQLModel, table=True):
     settled_at: datetime | None = _at()
 
 
-class CommandRow(SQLModel, table=True):
+class CommandRow(SQLModel):
     """A command that was applied, under its key, with the answer a repetition gets."""
 
     __tablename__ = "commands"
@@ -145,7 +155,7 @@ class CommandRow(SQLModel, table=True):
     at: datetime = _at(nullable=False)
 
 
-class ResourceRow(SQLModel, table=True):
+class ResourceRow(SQLModel):
     """A resource that was ever claimed: the row PostgreSQL serialises grants on, and its name for people."""
 
     __tablename__ = "resources"
@@ -154,13 +164,51 @@ class ResourceRow(SQLModel, table=True):
     name: str = Field(max_length=500)
 
 
-class ClaimRow(SQLModel, table=True):
+class DependencyRow(SQLModel):
+    """An operation that waits for another one to be completed and verified."""
+
+    __tablename__ = "dependencies"
+    __table_args__ = (Index("ix_dependencies_on", "depends_on"),)
+
+    operation_id: str = Field(primary_key=True, max_length=64)
+    depends_on: str = Field(primary_key=True, max_length=64)
+
+
+class PermissionRow(SQLModel):
+    """Whether a session may call a tool: allow, ask or deny."""
+
+    __tablename__ = "tool_permissions"
+
+    session: str = Field(primary_key=True, max_length=200)
+    tool: str = Field(primary_key=True, max_length=200)
+    permission: str = Field(max_length=8)
+    account_id: str | None = Field(default=None, max_length=200)
+    changed_by: str = _json(nullable=False)
+    at: datetime = _at(nullable=False)
+
+
+class DeliveryRow(SQLModel):
+    """A message to the host that is to be delivered at least once: written with the change it tells of."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (Index("ix_deliveries_due", "due_at"),)
+
+    subject_id: str = Field(primary_key=True, max_length=200)
+    version: int = Field(primary_key=True)
+    kind: str = Field(max_length=64)
+    tries: int = 0
+    due_at: datetime | None = _at()
+    """When it is tried next; None once it is delivered or given up."""
+    problem: str | None = _json()
+
+
+class ClaimRow(SQLModel):
     """An operation's claim on a resource: held, or waiting since `queued_at`."""
 
     __tablename__ = "claims"
     __table_args__ = (
         Index("ix_claims_held", "resource", "held", "exclusive"),
-        Index("ix_claims_waiting", "resource", "held", "overtakable", "exclusive", "queued_at"),
+        Index("ix_claims_waiting", "resource", "held", "queued_at", "operation_id"),
     )
 
     operation_id: str = Field(primary_key=True, max_length=64)
@@ -172,7 +220,7 @@ class ClaimRow(SQLModel, table=True):
     queued_at: datetime = _at(nullable=False)
 
 
-class LedgerRow(SQLModel, table=True):
+class LedgerRow(SQLModel):
     """One thing that happened. Gapless per subject; gapless per session timeline."""
 
     __tablename__ = "ledger"
@@ -191,3 +239,59 @@ class LedgerRow(SQLModel, table=True):
     summary: str = Field(sa_column=Column(Text, nullable=False))
     data: str | None = _json()
     at: datetime = _at(nullable=False)
+
+
+class Sessions(SessionRow, table=True):
+    """The table of sessions."""
+
+
+class Operations(OperationRow, table=True):
+    """The table of operations."""
+
+
+class Attempts(AttemptRow, table=True):
+    """The table of attempts."""
+
+
+class Commands(CommandRow, table=True):
+    """The table of commands."""
+
+
+class Resources(ResourceRow, table=True):
+    """The table of resources."""
+
+
+class Dependencies(DependencyRow, table=True):
+    """The table of dependencies."""
+
+
+class ToolPermissions(PermissionRow, table=True):
+    """The table of tool permissions."""
+
+
+class Deliveries(DeliveryRow, table=True):
+    """The table of deliveries."""
+
+
+class Claims(ClaimRow, table=True):
+    """The table of claims."""
+
+
+class Ledger(LedgerRow, table=True):
+    """The table of ledger entries."""
+
+
+def table_of(row: type[SQLModel]) -> Table:
+    """The table of a kind of row."""
+    return SQLModel.metadata.tables[str(row.__tablename__)]
+
+
+OPERATIONS = table_of(OperationRow)
+SESSIONS = table_of(SessionRow)
+ATTEMPTS = table_of(AttemptRow)
+RESOURCES = table_of(ResourceRow)
+CLAIMS = table_of(ClaimRow)
+DEPENDENCIES = table_of(DependencyRow)
+TOOL_PERMISSIONS = table_of(PermissionRow)
+DELIVERIES = table_of(DeliveryRow)
+LEDGER = table_of(LedgerRow)

@@ -33,7 +33,7 @@ from counterfoil.activities.operations.steps import (
     typed,
 )
 from counterfoil.activities.operations.views import view_of
-from counterfoil.activities.store.database import UnitOfWork
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations.lifecycle import State, Verification
 from counterfoil.models.operations.outcomes import (
@@ -87,7 +87,7 @@ class AdapterSteps(Steps):
                 if isinstance(work, OperationView):
                     return work
                 if work.route.preparation is PreparationSupport.EFFECTFUL:
-                    return await self._attempt(step, work, AttemptKind.PREPARE)
+                    return await self._attempted(step, State.PREPARING, AttemptKind.PREPARE)
                 return await self._prepare(step, work)
             except Refusal as refusal:
                 if refusal.code in WAITABLE:
@@ -120,10 +120,7 @@ class AdapterSteps(Steps):
         """Grant, journal, call the adapter once, record the outcome; and verify at once where it completed."""
         with typed():
             try:
-                work = await self.ready(step, State.QUEUED)
-                if isinstance(work, OperationView):
-                    return work
-                return await self._attempt(step, work, AttemptKind.EXECUTE)
+                return await self._attempted(step, State.QUEUED, AttemptKind.EXECUTE)
             except StoreBehind:
                 raise
             except CounterfoilError as error:
@@ -131,11 +128,22 @@ class AdapterSteps(Steps):
                     return await self._refuse(step, error)
                 return await self._block(step, error)
 
+    async def _attempted(self, step: StepInput, state: State, kind: AttemptKind) -> OperationView:
+        while True:
+            work = await self.ready(step, state)
+            if isinstance(work, OperationView):
+                return work
+            try:
+                return await self._attempt(step, work, kind)
+            except OutOfDate:
+                continue
+
     async def _attempt(self, step: StepInput, work: Work, kind: AttemptKind) -> OperationView:
         async with self.heart(), AsyncExitStack() as held:
             slot = await held.enter_async_context(self._parts.runner.slot(work.route))
             await self._require_readiness(slot, work)
-            granted = await self._granted(step, Attempt(kind, step.generation, activity.info().task_token.hex()[-48:]))
+            attempt = Attempt(kind, step.generation, activity.info().task_token.hex()[-48:])
+            granted = await self._granted(step, work.row, attempt)
             if isinstance(granted, OperationView):
                 return granted
             self._checkpoint(FaultPoint.JOURNAL_COMMITTED)
@@ -185,12 +193,15 @@ class AdapterSteps(Steps):
             return await self.view(StepInput(operation_id=step.operation_id))
         return await self._record_outcome(step, answer)
 
-    async def _granted(self, step: StepInput, attempt: Attempt) -> OperationRow | OperationView:
+    async def _granted(self, step: StepInput, known: OperationRow, attempt: Attempt) -> OperationRow | OperationView:
         granted = False
 
         async def grant(unit: UnitOfWork) -> OperationRow:
             nonlocal granted
             row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
+            # Where it is this attempt's own journal that moved the row on, an earlier commit was only doubted.
+            if row.revision != known.revision and row.generation < attempt.generation:
+                raise OutOfDate
             granted = await journal.grant(unit, row, attempt)
             self._checkpoint(FaultPoint.JOURNAL_BEFORE_COMMIT)
             wakes.extend(unit.wakes)
@@ -396,6 +407,10 @@ class AdapterSteps(Steps):
         view = await self.commit(settle)
         self._checkpoint(FaultPoint.VERIFY_COMMITTED)
         return view
+
+
+class OutOfDate(Exception):
+    """The row has moved on since the order was made from it."""
 
 
 class NotReadyYet(Refusal):

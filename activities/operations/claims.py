@@ -13,46 +13,45 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, delete, func, insert, or_, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlalchemy.orm import aliased
-from sqlmodel import SQLModel, col, select
-from sqlmodel.sql.expression import SelectOfScalar
 
-from counterfoil.activities.store.database import UnitOfWork
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode
 from counterfoil.models.operations.contract import Resource, ResourceKind, resource_digest, workspace_digest
 from counterfoil.models.operations.lifecycle import State
 from counterfoil.models.operations.view import Blocked
-from counterfoil.models.tables import ClaimRow, OperationRow, ResourceRow
+from counterfoil.models.tables import CLAIMS, OPERATIONS, RESOURCES, ClaimRow, OperationRow
 
 WAKE_LIMIT = 64
 """How many waiters of one resource a release names at most; the next release names the next ones."""
 
-
-_CLAIMS = SQLModel.metadata.tables[str(ClaimRow.__tablename__)]
-_RESOURCES = SQLModel.metadata.tables[str(ResourceRow.__tablename__)]
-
 # The statements of the common case, where nobody is in the way and nobody waits, are made once.
-_NAME_ON_SQLITE = sqlite_insert(_RESOURCES).on_conflict_do_nothing()
-_NAME_ON_POSTGRES = postgres_insert(_RESOURCES).on_conflict_do_nothing()
-_CLAIM = insert(_CLAIMS)
-_GIVE_UP = (
-    delete(_CLAIMS)
-    .where(_CLAIMS.c.operation_id == bindparam("operation"))
-    .returning(_CLAIMS.c.resource, _CLAIMS.c.exclusive)
+_NAME_ON_SQLITE = sqlite_insert(RESOURCES).on_conflict_do_nothing()
+_NAME_ON_POSTGRES = postgres_insert(RESOURCES).on_conflict_do_nothing()
+_CLAIM = insert(CLAIMS)
+_MARK = (
+    update(CLAIMS)
+    .where(CLAIMS.c.operation_id == bindparam("operation"))
+    .values(held=bindparam("now_held"), overtakable=bindparam("now_overtakable"))
 )
-_THESE = col(ClaimRow.resource).in_(bindparam("resources", expanding=True))
-_WAITS = select(ClaimRow.operation_id).where(_THESE, col(ClaimRow.held).is_(False)).limit(1)
+_GIVE_UP = (
+    delete(CLAIMS)
+    .where(CLAIMS.c.operation_id == bindparam("operation"))
+    .returning(CLAIMS.c.resource, CLAIMS.c.exclusive)
+)
+_THOSE_OF = select(CLAIMS).where(CLAIMS.c.operation_id == bindparam("operation")).order_by(CLAIMS.c.resource)
+_THESE = CLAIMS.c.resource.in_(bindparam("resources", expanding=True))
+_WAITS = select(CLAIMS.c.operation_id).where(_THESE, CLAIMS.c.held.is_(False)).limit(1)
 _IN_THE_WAY = (
-    select(ClaimRow.operation_id)
+    select(CLAIMS.c.operation_id)
     .where(
         _THESE,
-        col(ClaimRow.operation_id) != bindparam("operation"),
+        CLAIMS.c.operation_id != bindparam("operation"),
         or_(
-            col(ClaimRow.exclusive).is_(True),
-            col(ClaimRow.resource).in_(bindparam("exclusive", expanding=True)),
+            CLAIMS.c.exclusive.is_(True),
+            CLAIMS.c.resource.in_(bindparam("exclusive", expanding=True)),
         ),
     )
     .limit(1)
@@ -83,6 +82,16 @@ def wanted(workspace: str, resources: Sequence[Resource]) -> list[Wanted]:
     return sorted(needs, key=lambda need: need.resource)
 
 
+@dataclass(frozen=True)
+class _Blocker:
+    """A claim that another operation waits for."""
+
+    operation_id: str
+    resource: str
+    held: bool
+    is_unknown: bool
+
+
 async def take(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> Blocked | None:
     """Hold all of `needs` for an operation, or none: then its claims wait, and the answer says for whom."""
     await _lock_resources(work, needs)
@@ -91,50 +100,50 @@ async def take(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> 
     if mine and all(claim.held for claim in mine.values()):
         return None
     queued_at = _place_in_line(work, row, mine.values())
-    blocker, is_unknown = await _blocker(work, row.id, needs, queued_at)
-    for claim in mine.values():
-        claim.held = blocker is None
-        claim.overtakable = is_unknown
-        work.session.add(claim)
+    blocker = await _blocker(work, row.id, needs, queued_at)
+    may_be_overtaken = blocker is not None and blocker.is_unknown
+    if mine:
+        asked = {"operation": row.id, "now_held": blocker is None, "now_overtakable": may_be_overtaken}
+        await work.session.execute(_MARK, asked)
     new = [
         {
             "operation_id": row.id,
             "resource": need.resource,
             "exclusive": need.exclusive,
             "held": blocker is None,
-            "overtakable": is_unknown,
+            "overtakable": may_be_overtaken,
             "queued_at": queued_at,
         }
         for need in needs
         if need.resource not in mine
     ]
     if new:
-        await work.session.exec(_CLAIM, params=new)
+        await work.session.execute(_CLAIM, new)
     if blocker is None:
         return None
     name = next(need.name for need in needs if need.resource == blocker.resource)
     how = "held by" if blocker.held else "claimed earlier by"
-    because = ", whose effect is unknown" if is_unknown else ""
+    because = ", whose effect is unknown" if blocker.is_unknown else ""
     return Blocked(code=ErrorCode.LOCKED, detail=f"{name} is {how} {blocker.operation_id}{because}")
 
 
 async def are_free(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> bool:
     """Whether an operation that waits could take its claims now. Reads only."""
     queued_at = _place_in_line(work, row, await _claims_of(work, row.id))
-    return (await _blocker(work, row.id, needs, queued_at))[0] is None
+    return await _blocker(work, row.id, needs, queued_at) is None
 
 
 async def release(work: UnitOfWork, operation_id: str) -> None:
     """Give up all claims of an operation, and name the waiters that may go next in `work.wakes`."""
     await _lock_resources_of(work, operation_id)
-    freed = (await work.session.exec(_GIVE_UP, params={"operation": operation_id})).all()
-    if not freed or not await _somebody(work, _WAITS, {"resources": [resource for resource, _ in freed]}):
+    freed = (await work.session.execute(_GIVE_UP, {"operation": operation_id})).all()
+    if not freed or not await _somebody(work, _WAITS, {"resources": [claim.resource for claim in freed]}):
         return
-    stood_in_everyones_way = [resource for resource, exclusive in freed if exclusive]
-    shared = [resource for resource, exclusive in freed if not exclusive]
+    stood_in_everyones_way = [claim.resource for claim in freed if claim.exclusive]
+    shared = [claim.resource for claim in freed if not claim.exclusive]
     waits = or_(
-        col(ClaimRow.resource).in_(stood_in_everyones_way),
-        and_(col(ClaimRow.resource).in_(shared), col(ClaimRow.exclusive).is_(True)),
+        CLAIMS.c.resource.in_(stood_in_everyones_way),
+        and_(CLAIMS.c.resource.in_(shared), CLAIMS.c.exclusive.is_(True)),
     )
     await _name_next_waiters(work, waits)
 
@@ -145,15 +154,15 @@ async def let_others_pass(work: UnitOfWork, operation_id: str) -> None:
     held = [claim for claim in await _claims_of(work, operation_id) if claim.held]
     everything = [claim.resource for claim in held]
     exclusive = [claim.resource for claim in held if claim.exclusive]
-    stuck = select(ClaimRow.operation_id).where(
-        col(ClaimRow.resource).in_(everything),
-        col(ClaimRow.held).is_(False),
-        or_(col(ClaimRow.exclusive).is_(True), col(ClaimRow.resource).in_(exclusive)),
+    stuck = select(CLAIMS.c.operation_id).where(
+        CLAIMS.c.resource.in_(everything),
+        CLAIMS.c.held.is_(False),
+        or_(CLAIMS.c.exclusive.is_(True), CLAIMS.c.resource.in_(exclusive)),
     )
-    overtakable = update(ClaimRow).where(col(ClaimRow.operation_id).in_(stuck)).values(overtakable=True)
-    marked = (await work.session.exec(overtakable.returning(col(ClaimRow.resource)))).scalars().all()
+    overtakable = update(CLAIMS).where(CLAIMS.c.operation_id.in_(stuck)).values(overtakable=True)
+    marked = (await work.session.execute(overtakable.returning(CLAIMS.c.resource))).scalars().all()
     if marked:
-        behind = and_(col(ClaimRow.resource).in_(set(marked)), col(ClaimRow.overtakable).is_(False))
+        behind = and_(CLAIMS.c.resource.in_(set(marked)), CLAIMS.c.overtakable.is_(False))
         await _name_next_waiters(work, behind)
 
 
@@ -163,79 +172,76 @@ def _place_in_line(work: UnitOfWork, row: OperationRow, claims: Iterable[ClaimRo
 
 
 async def _claims_of(work: UnitOfWork, operation_id: str) -> list[ClaimRow]:
-    query = select(ClaimRow).where(ClaimRow.operation_id == operation_id).order_by(ClaimRow.resource)
-    return list((await work.session.exec(query)).all())
+    return await work.session.all(ClaimRow, _THOSE_OF, {"operation": operation_id})
 
 
 async def _lock_resources(work: UnitOfWork, needs: Sequence[Wanted]) -> None:
     """Serialise grants on the same resources: one row each, locked in digest order. SQLite has one writer anyway."""
     rows = [{"digest": need.resource, "name": need.name[:500]} for need in needs]
-    await work.session.exec(_NAME_ON_SQLITE if work.on_sqlite else _NAME_ON_POSTGRES, params=rows)
+    await work.session.execute(_NAME_ON_SQLITE if work.on_sqlite else _NAME_ON_POSTGRES, rows)
     if not work.on_sqlite:
         digests = [need.resource for need in needs]
-        locked = select(ResourceRow.digest).where(col(ResourceRow.digest).in_(digests))
-        await work.session.exec(locked.order_by(ResourceRow.digest).with_for_update())
+        locked = select(RESOURCES.c.digest).where(RESOURCES.c.digest.in_(digests))
+        await work.session.execute(locked.order_by(RESOURCES.c.digest).with_for_update())
 
 
 async def _lock_resources_of(work: UnitOfWork, operation_id: str) -> None:
     """The same for all an operation claims: whoever is just taking one is waited for, and then found waiting."""
     if not work.on_sqlite:
-        claimed = select(ClaimRow.resource).where(ClaimRow.operation_id == operation_id)
-        locked = select(ResourceRow.digest).where(col(ResourceRow.digest).in_(claimed))
-        await work.session.exec(locked.order_by(ResourceRow.digest).with_for_update())
+        claimed = select(CLAIMS.c.resource).where(CLAIMS.c.operation_id == operation_id)
+        locked = select(RESOURCES.c.digest).where(RESOURCES.c.digest.in_(claimed))
+        await work.session.execute(locked.order_by(RESOURCES.c.digest).with_for_update())
 
 
 async def _blocker(
     work: UnitOfWork, operation_id: str, needs: Sequence[Wanted], queued_at: datetime
-) -> tuple[ClaimRow | None, bool]:
-    """A claim that stands in the way, and whether it is held by an unknown effect: of several, such a one."""
+) -> _Blocker | None:
+    """A claim that stands in the way; of several, one that an unknown effect holds."""
     everything = [need.resource for need in needs]
     exclusive = [need.resource for need in needs if need.exclusive]
     asked = {"resources": everything, "exclusive": exclusive, "operation": operation_id}
     if not await _somebody(work, _IN_THE_WAY, asked):
-        return None, False
-    conflicts = or_(col(ClaimRow.exclusive).is_(True), col(ClaimRow.resource).in_(exclusive))
+        return None
+    conflicts = or_(CLAIMS.c.exclusive.is_(True), CLAIMS.c.resource.in_(exclusive))
     earlier: ColumnElement[bool] = or_(
-        col(ClaimRow.queued_at) < queued_at,
-        and_(col(ClaimRow.queued_at) == queued_at, col(ClaimRow.operation_id) < operation_id),
+        CLAIMS.c.queued_at < queued_at,
+        and_(CLAIMS.c.queued_at == queued_at, CLAIMS.c.operation_id < operation_id),
     )
-    others = and_(col(ClaimRow.resource).in_(everything), col(ClaimRow.operation_id) != operation_id, conflicts)
-    held = col(ClaimRow.held).is_(True)
-    waiting = and_(col(ClaimRow.held).is_(False), col(ClaimRow.overtakable).is_(False), earlier)
-    unknown_first = case((col(OperationRow.state) == State.UNKNOWN, 0), else_=1)
+    others = and_(CLAIMS.c.resource.in_(everything), CLAIMS.c.operation_id != operation_id, conflicts)
+    is_held = CLAIMS.c.held.is_(True)
+    waiting = and_(CLAIMS.c.held.is_(False), CLAIMS.c.overtakable.is_(False), earlier)
+    unknown_first = case((OPERATIONS.c.state == State.UNKNOWN, 0), else_=1)
     query = (
-        select(ClaimRow, OperationRow.state)
-        .join(OperationRow, col(OperationRow.id) == ClaimRow.operation_id)
-        .where(others, or_(held, waiting))
-        .order_by(col(ClaimRow.held).desc(), unknown_first)
+        select(CLAIMS.c.operation_id, CLAIMS.c.resource, CLAIMS.c.held, OPERATIONS.c.state)
+        .join(OPERATIONS, OPERATIONS.c.id == CLAIMS.c.operation_id)
+        .where(others, or_(is_held, waiting))
+        .order_by(CLAIMS.c.held.desc(), unknown_first)
         .limit(1)
     )
-    found = (await work.session.exec(query)).first()
+    found = (await work.session.execute(query)).first()
     if found is None:
-        return None, False
-    claim, state = found
-    return claim, claim.held and state == State.UNKNOWN
+        return None
+    return _Blocker(found.operation_id, found.resource, found.held, found.held and found.state == State.UNKNOWN)
 
 
-async def _somebody(work: UnitOfWork, question: SelectOfScalar[str], asked: dict[str, Any]) -> bool:
-    return (await work.session.exec(question, params=asked)).first() is not None
+async def _somebody(work: UnitOfWork, question: Select[Any], asked: dict[str, Any]) -> bool:
+    return (await work.session.execute(question, asked)).first() is not None
 
 
 async def _name_next_waiters(work: UnitOfWork, waits: ColumnElement[bool]) -> None:
     """Name, in `work.wakes`, whom each resource goes to next among the claims that `waits` picks."""
     place = (
         func.row_number()
-        .over(partition_by=col(ClaimRow.resource), order_by=(col(ClaimRow.queued_at), col(ClaimRow.operation_id)))
+        .over(partition_by=CLAIMS.c.resource, order_by=(CLAIMS.c.queued_at, CLAIMS.c.operation_id))
         .label("place")
     )
-    lines = select(ClaimRow, place).where(waits, col(ClaimRow.held).is_(False)).subquery()
-    waiter = aliased(ClaimRow, lines)
-    query = select(waiter).where(lines.c.place <= WAKE_LIMIT).order_by(lines.c.resource, lines.c.place)
-    for _, line in groupby((await work.session.exec(query)).all(), key=lambda claim: claim.resource):
+    lines = select(CLAIMS, place).where(waits, CLAIMS.c.held.is_(False)).subquery()
+    query = select(lines).where(lines.c.place <= WAKE_LIMIT).order_by(lines.c.resource, lines.c.place)
+    for _, line in groupby((await work.session.execute(query)).all(), key=lambda claim: claim.resource):
         work.wakes += [name for name in _first_in(line) if name not in work.wakes]
 
 
-def _first_in(line: Iterable[ClaimRow]) -> list[str]:
+def _first_in(line: Iterable[Any]) -> list[str]:
     """Whom a free resource goes to: the first waiter and those who can share it, past all that may be overtaken."""
     named: list[str] = []
     shared = False

@@ -12,8 +12,8 @@ from datetime import timedelta
 from counterfoil.activities.operations.creation import start
 from counterfoil.activities.operations.journal import AttemptKind, latest_attempt
 from counterfoil.activities.operations.rows import go_on, move, note, record, request_of, route_of
-from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.activities.store.ledger import Entry
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import UNAUTHENTICATED, Actor, canonical_json, digest_of
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
 from counterfoil.models.operations.commands import (
@@ -61,7 +61,7 @@ async def apply(work: UnitOfWork, row: OperationRow, received: Received, policy:
         key = command_key(name, command)
         earlier = await _earlier_answer(work, row, command, key)
         if earlier is not None:
-            await note(work, row, _note("command_repeated", received, actor, f"'{name}' was given before"))
+            note(work, row, _note("command_repeated", received, actor, f"'{name}' was given before"))
             return earlier
         detail = await _dispatch(work, row, command, actor)
     except Refusal as refusal:
@@ -83,7 +83,7 @@ async def refused(
     work: UnitOfWork, row: OperationRow, received: Received, refusal: Refusal, actor: Actor = UNAUTHENTICATED
 ) -> Answer:
     """Record a command that was not taken, and say why."""
-    await note(work, row, _note("command_refused", received, actor, str(refusal), code=refusal.code))
+    note(work, row, _note("command_refused", received, actor, str(refusal), code=refusal.code))
     return _answer(row, AnswerStatus.REFUSED, refusal.detail, refusal)
 
 
@@ -140,7 +140,7 @@ async def _dispatch(work: UnitOfWork, row: OperationRow, command: Command, actor
 
 async def _repeated(work: UnitOfWork, row: OperationRow, detail: str, actor: Actor) -> str:
     """A command that asks for what was done already: it changes nothing, and is recorded."""
-    await record(work, row, Entry(kind="command_repeated", summary=detail, actor=actor, material=False))
+    record(work, row, Entry(kind="command_repeated", summary=detail, actor=actor, material=False))
     return detail
 
 
@@ -185,12 +185,12 @@ async def _cancel(work: UnitOfWork, row: OperationRow, command: Cancel, actor: A
     if state in ISSUED or row.attempt_open:
         row.cancellation = Cancellation.REQUESTED
         summary = f"cancellation requested by {actor.principal}"
-        await record(work, row, Entry(kind="cancel_requested", summary=summary, actor=actor))
+        record(work, row, Entry(kind="cancel_requested", summary=summary, actor=actor))
         return "the effect may be under way: cancellation is requested, observation will tell"
     if state is State.COMPLETED:
         row.cancellation = Cancellation.TOO_LATE
         summary = f"{actor.principal} asked to cancel what was completed: it stays completed"
-        await record(work, row, Entry(kind="cancel_too_late", summary=summary, actor=actor))
+        record(work, row, Entry(kind="cancel_too_late", summary=summary, actor=actor))
         return "too late: the operation is completed, and cancelling is not undoing"
     raise _not_possible(row, f"the operation is '{state}' already")
 
@@ -249,7 +249,7 @@ async def _let(work: UnitOfWork, row: OperationRow, intent: OnCreate, actor: Act
             return f"the operation is '{row.state}' now"
         if state is State.PREPARING:
             row.intent = intent
-            await record(work, row, Entry(kind="execute_asked", summary="to be executed once prepared", actor=actor))
+            record(work, row, Entry(kind="execute_asked", summary="to be executed once prepared", actor=actor))
             return "the operation will go on when its preparation is done"
     raise _not_possible(row, f"the operation is '{state}' and needs no such push")
 
@@ -260,15 +260,13 @@ async def _reconcile(work: UnitOfWork, row: OperationRow, actor: Actor) -> str:
         raise _not_possible(row, "the request allows no more adapter calls", ErrorCode.LIMIT_REACHED)
     if state is State.COMPLETED and route.verification and not row.attested:
         row.reverify = True
-        await record(
-            work, row, Entry(kind="reconcile", summary="verification is refreshed", actor=actor, material=False)
-        )
+        record(work, row, Entry(kind="reconcile", summary="verification is refreshed", actor=actor, material=False))
         return "the verification is being refreshed"
     if state in (State.UNKNOWN, State.RUNNING) and row.deadline is not None and work.now >= row.deadline:
         raise _not_possible(row, "the deadline has passed, so it is not observed any more", ErrorCode.DEADLINE_PASSED)
     if state in (State.UNKNOWN, State.RUNNING) and route.observation:
         row.observation_exhausted = False
         row.polls_limit = max(row.polls_limit, row.polls + 1)
-        await record(work, row, Entry(kind="reconcile", summary="observed once more", actor=actor, material=False))
+        record(work, row, Entry(kind="reconcile", summary="observed once more", actor=actor, material=False))
         return "the effect is being observed again"
     raise _not_possible(row, f"the operation is '{state}' and there is nothing to look at again on its route")

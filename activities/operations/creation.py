@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.adapters.catalog import Catalog, promised
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint
 from counterfoil.activities.operations.inputs import offloaded, whole_argument
 from counterfoil.activities.operations.rows import RESOURCES, go_on, move, record
 from counterfoil.activities.store.blobs import BlobStore
-from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.activities.store.ledger import Entry
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import SYSTEM, Actor, BlobRef
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations import rules
@@ -30,6 +30,9 @@ from counterfoil.models.tables import OperationRow
 
 QueueOf = Callable[[Route], str]
 """Names the task queue where a route's adapter activities run."""
+
+Kept = tuple[OperationRequest, BlobRef | None]
+"""A request as its row keeps it, and the blob its input stands in where it is large."""
 
 RAW_LIMIT_BYTES = 2 * INPUT_LIMIT_BYTES
 
@@ -78,22 +81,21 @@ class Creator:
         self._queue_of = queue_of
         self._checkpoint = checkpoint
 
-    def offload(self, request: OperationRequest) -> tuple[OperationRequest, BlobRef | None]:
+    def offload(self, request: OperationRequest) -> Kept:
         """The request as a row keeps it: a large input moves to a blob. Blocking; done before the transaction."""
         return offloaded(request, self._blobs)
 
-    def request_of(self, argument: Any) -> OperationRequest:
-        """The request a workflow was started with, in whichever form. Blocking where its input is in a blob."""
-        return parse_request(whole_argument(argument, self._blobs))
+    def read(self, argument: Any) -> tuple[OperationRequest, Kept]:
+        """The request a workflow was started with, in whichever form, whole and as a row keeps it. Blocking."""
+        request = parse_request(whole_argument(argument, self._blobs))
+        return request, self.offload(request)
 
-    async def claim(
-        self, work: UnitOfWork, request: OperationRequest, kept: tuple[OperationRequest, BlobRef | None]
-    ) -> OperationRow:
+    async def claim(self, work: UnitOfWork, request: OperationRequest, kept: Kept) -> OperationRow:
         """The one operation of this request's claim: the existing one, or a new one.
 
         Raises `Refusal`: `IDEMPOTENCY_CONFLICT`, or whatever is wrong with the request. Nothing is written then.
         """
-        existing = await work.session.get(OperationRow, request.operation_id, with_for_update=True)
+        existing = await work.session.get(OperationRow, request.operation_id, lock=True)
         if existing is not None:
             if existing.request_digest != request.digest:
                 raise conflict(request.operation_id)
@@ -101,7 +103,7 @@ class Creator:
         route, resources = self.admit(request, work)
         row = self._new_row(work, request, kept, route, resources)
         work.session.add(row)
-        await record(
+        record(
             work,
             row,
             Entry(kind="created", summary=f"{request.capability} by {route.id}", data={"to": row.state}),
@@ -116,16 +118,17 @@ class Creator:
         rules.refuse_unenforced(request)
         rules.refuse_oversized(request)
         rules.refuse_past_deadline(request, work.now)
-        adapter, _typed, resources = self._catalog.admit(request)
+        adapter, typed, resources = self._catalog.admit(request)
+        route = promised(adapter, typed)
         rules.refuse_repeated_resources(request, resources)
-        rules.refuse_foreground_route(request, adapter.route)
-        return adapter.route, resources
+        rules.refuse_foreground_route(request, route)
+        return route, resources
 
     def _new_row(
         self,
         work: UnitOfWork,
         request: OperationRequest,
-        kept: tuple[OperationRequest, BlobRef | None],
+        kept: Kept,
         route: Route,
         resources: tuple[Resource, ...],
     ) -> OperationRow:

@@ -19,7 +19,7 @@ from counterfoil.activities.operations.rows import (
     resources_of,
     route_of,
 )
-from counterfoil.activities.store.database import UnitOfWork
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode
 from counterfoil.models.operations.lifecycle import Event, State
 from counterfoil.models.tables import AttemptRow, OperationRow
@@ -63,7 +63,6 @@ async def grant(work: UnitOfWork, row: OperationRow, attempt: Attempt) -> bool:
     needs = claims.wanted(row.workspace, resources_of(row))
     blocked = await claims.take(work, row, needs)
     row.blocked = None if blocked is None else blocked.model_dump_json()
-    work.session.add(row)
     if blocked is not None:
         return False
     await _journal(work, row, attempt)
@@ -112,7 +111,6 @@ async def _journal(work: UnitOfWork, row: OperationRow, attempt: Attempt) -> Non
     row.poll_after_seconds = None
     data = {"generation": attempt.generation, "adapter": f"{route.adapter}@{route.adapter_version}"}
     if attempt.kind is AttemptKind.PREPARE:
-        work.session.add(row)
         return
     row.attempts += 1
     row.dispatched_at = work.now
@@ -123,7 +121,6 @@ async def _journal(work: UnitOfWork, row: OperationRow, attempt: Attempt) -> Non
 async def fence(work: UnitOfWork, row: OperationRow, generation: int) -> None:
     """Decide what a lost attempt is. Afterwards no attempt up to `generation` can be journaled any more."""
     row.fence = max(row.fence, generation)
-    work.session.add(row)
     journaled = await work.session.get(AttemptRow, (row.id, generation))
     begun_without_outcome = journaled is not None and journaled.outcome is None and row.generation == generation
     if begun_without_outcome and row.attempt_open and row.state in (State.DISPATCHING, State.PREPARING):

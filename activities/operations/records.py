@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from pydantic import TypeAdapter
-from sqlmodel import col, select
+from sqlalchemy import select
 
 from counterfoil.activities.operations.rows import prepared_of, request_of, resources_of, route_of
 from counterfoil.activities.store import ledger
-from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.activities.store.ledger import HistoryGap
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import Actor
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.lifecycle import Cancellation, State, Verification
@@ -25,7 +25,16 @@ from counterfoil.models.operations.record import (
     OperationSummary,
 )
 from counterfoil.models.operations.view import Blocked
-from counterfoil.models.tables import AttemptRow, ClaimRow, LedgerRow, OperationRow, ResourceRow
+from counterfoil.models.tables import (
+    ATTEMPTS,
+    CLAIMS,
+    LEDGER,
+    OPERATIONS,
+    RESOURCES,
+    AttemptRow,
+    LedgerRow,
+    OperationRow,
+)
 
 _JSON: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
 
@@ -46,17 +55,17 @@ async def find(work: UnitOfWork, operation_id: str) -> OperationRow:
 async def whole(work: UnitOfWork, operation_id: str) -> Operation:
     """Everything the store knows of one operation."""
     row = await find(work, operation_id)
-    attempts = select(AttemptRow).where(AttemptRow.operation_id == row.id).order_by(col(AttemptRow.generation))
+    attempts = select(ATTEMPTS).where(ATTEMPTS.c.operation_id == row.id).order_by(ATTEMPTS.c.generation)
     late = (
-        select(LedgerRow)
-        .where(LedgerRow.subject_id == row.id, LedgerRow.kind == "late_reply")
-        .order_by(col(LedgerRow.version))
+        select(LEDGER)
+        .where(LEDGER.c.subject_kind == ledger.OPERATION, LEDGER.c.subject_id == row.id, LEDGER.c.kind == "late_reply")
+        .order_by(LEDGER.c.version)
     )
     claims = (
-        select(ClaimRow, ResourceRow.name)
-        .join(ResourceRow, col(ResourceRow.digest) == ClaimRow.resource)
-        .where(ClaimRow.operation_id == row.id)
-        .order_by(ResourceRow.name)
+        select(CLAIMS, RESOURCES.c.name)
+        .join(RESOURCES, RESOURCES.c.digest == CLAIMS.c.resource)
+        .where(CLAIMS.c.operation_id == row.id)
+        .order_by(RESOURCES.c.name)
     )
     summary = summary_of(row, work.now)
     return Operation(
@@ -75,17 +84,17 @@ async def whole(work: UnitOfWork, operation_id: str) -> Operation:
         observation_exhausted=row.observation_exhausted,
         polls=row.polls,
         version=row.ledger_version,
-        attempts=tuple(attempt_of(attempt) for attempt in (await work.session.exec(attempts)).all()),
+        attempts=tuple(attempt_of(attempt) for attempt in await work.session.all(AttemptRow, attempts)),
         claims=tuple(
-            ClaimRecord(name=name, exclusive=claim.exclusive, held=claim.held, since=claim.queued_at)
-            for claim, name in (await work.session.exec(claims)).all()
+            ClaimRecord(name=claim.name, exclusive=claim.exclusive, held=claim.held, since=claim.queued_at)
+            for claim in (await work.session.execute(claims)).all()
         ),
         result=None if row.result is None else TypedResult.model_validate_json(row.result),
         evidence=None if row.evidence is None else Evidence.model_validate_json(row.evidence),
         problem=None if row.problem is None else Problem.model_validate_json(row.problem),
         closed_at=row.closed_at,
         attested=row.attested,
-        late_replies=tuple(entry_of(entry) for entry in (await work.session.exec(late)).all()),
+        late_replies=tuple(entry_of(entry) for entry in await work.session.all(LedgerRow, late)),
     )
 
 
@@ -98,14 +107,14 @@ async def summaries(
     limit: int = 100,
 ) -> list[OperationSummary]:
     """The newest operations that fit, newest first."""
-    query = select(OperationRow).order_by(col(OperationRow.created_at).desc(), col(OperationRow.id)).limit(limit)
+    query = select(OPERATIONS).order_by(OPERATIONS.c.created_at.desc(), OPERATIONS.c.id).limit(limit)
     if workspace is not None:
-        query = query.where(OperationRow.workspace == workspace)
+        query = query.where(OPERATIONS.c.workspace == workspace)
     if session is not None:
-        query = query.where(OperationRow.session == session)
+        query = query.where(OPERATIONS.c.session == session)
     if states:
-        query = query.where(col(OperationRow.state).in_(list(states)))
-    return [summary_of(row, work.now) for row in (await work.session.exec(query)).all()]
+        query = query.where(OPERATIONS.c.state.in_(list(states)))
+    return [summary_of(row, work.now) for row in await work.session.all(OperationRow, query)]
 
 
 async def entries(

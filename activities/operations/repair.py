@@ -13,8 +13,8 @@ from counterfoil.activities.operations.commands import SealPolicy, refused
 from counterfoil.activities.operations.creation import Creator
 from counterfoil.activities.operations.journal import AttemptKind
 from counterfoil.activities.operations.rows import move, problem_json, record, resources_of, route_of
-from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.activities.store.ledger import Entry
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import Actor
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.commands import Answer, AnswerStatus, Received, unseal
@@ -27,7 +27,7 @@ async def repair(
     work: UnitOfWork, given: ApplyInput, received: Received, policy: SealPolicy, creator: Creator
 ) -> tuple[OperationRow, Answer]:
     """Bring the row up to what the workflow remembers. Raises `Refusal` (`NOT_FOUND`) where nobody has the request."""
-    row = await work.session.get(OperationRow, given.operation_id, with_for_update=True)
+    row = await work.session.get(OperationRow, given.operation_id, lock=True)
     try:
         command, actor = unseal(
             received, operation_id=given.operation_id, key=policy.key, allow_unsealed=policy.allow_unsealed
@@ -52,7 +52,7 @@ async def repair(
         await _doubt(work, row, dispatched, reason, actor)
     else:
         row.revision += 1
-        await record(work, row, Entry(kind="repaired", summary=f"nothing was dispatched: {reason}", actor=actor))
+        record(work, row, Entry(kind="repaired", summary=f"nothing was dispatched: {reason}", actor=actor))
     return row, Answer(
         status=AnswerStatus.APPLIED,
         operation_id=row.id,
@@ -70,15 +70,14 @@ async def _recreate(work: UnitOfWork, given: ApplyInput, creator: Creator) -> Op
             subject=given.operation_id,
             remedy="terminate the workflow, look at the target, and ask again under a new key",
         )
-    request = await asyncio.to_thread(creator.request_of, given.request)
-    return await creator.claim(work, request, await asyncio.to_thread(creator.offload, request))
+    request, kept = await asyncio.to_thread(creator.read, given.request)
+    return await creator.claim(work, request, kept)
 
 
 async def _doubt(work: UnitOfWork, row: OperationRow, generation: int, reason: str, actor: Actor) -> None:
     route = route_of(row)
     # What may be under way must be in nobody else's way; whoever holds a resource meanwhile cannot be helped.
     await claims.take(work, row, claims.wanted(row.workspace, resources_of(row)))
-    await work.session.flush()
     if await work.session.get(AttemptRow, (row.id, generation)) is None:
         work.session.add(
             AttemptRow(

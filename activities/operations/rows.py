@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 
 from counterfoil.activities.operations import claims
 from counterfoil.activities.store import ledger
-from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.activities.store.ledger import Entry
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import SYSTEM, Actor, canonical_json
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
 from counterfoil.models.operations import lifecycle
@@ -34,8 +34,7 @@ async def load(work: UnitOfWork, operation_id: str, *, seen_revision: int = 0) -
 
     Raises `Refusal` (`NOT_FOUND`), or `StoreBehind` where the caller has seen a newer state of it than is here.
     """
-    lock = None if work.read_only else True
-    row = await work.session.get(OperationRow, operation_id, with_for_update=lock, populate_existing=True)
+    row = await work.session.get(OperationRow, operation_id, lock=not work.read_only)
     if row is None and seen_revision == 0:
         raise Refusal(
             ErrorCode.NOT_FOUND,
@@ -54,16 +53,15 @@ async def load(work: UnitOfWork, operation_id: str, *, seen_revision: int = 0) -
     return row
 
 
-async def record(work: UnitOfWork, row: OperationRow, entry: Entry) -> None:
+def record(work: UnitOfWork, row: OperationRow, entry: Entry) -> None:
     """Append a ledger entry that goes with no transition but says that something went on with the operation."""
     row.updated_at = work.now
-    await note(work, row, entry)
+    note(work, row, entry)
 
 
-async def note(work: UnitOfWork, row: OperationRow, entry: Entry) -> None:
+def note(work: UnitOfWork, row: OperationRow, entry: Entry) -> None:
     """Append a ledger entry about something that changed nothing, such as a refused command."""
-    work.session.add(row)
-    await ledger.append(work, row, entry)
+    ledger.append(work, row, entry)
 
 
 async def move(
@@ -92,10 +90,8 @@ async def move(
         row.closed_at = work.now
     if after in CLOSED - {State.COMPLETED}:
         row.verification = Verification.UNAVAILABLE  # nothing was claimed, so there is nothing to verify
-    work.session.add(row)
-    # Claims before the ledger: resources are locked before the session's row, here as in a grant.
     await _settle_claims(work, row)
-    await ledger.append(
+    ledger.append(
         work, row, Entry(kind=event, summary=summary, actor=actor, evidence=evidence, data=(data or {}) | {"to": after})
     )
 

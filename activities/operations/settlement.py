@@ -18,8 +18,8 @@ from counterfoil.activities.operations.rows import (
     request_of,
     route_of,
 )
-from counterfoil.activities.store.database import UnitOfWork
 from counterfoil.activities.store.ledger import Entry
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode
 from counterfoil.models.operations import rules
 from counterfoil.models.operations.lifecycle import ISSUED, Cancellation, Event, State, Verification
@@ -53,10 +53,9 @@ async def settle_attempt(work: UnitOfWork, row: OperationRow, generation: int, o
         # A time-out is no answer: what the adapter says later is, and is taken then.
         attempt.outcome = outcome.model_dump_json()
         attempt.settled_at = work.now
-        work.session.add(attempt)
     current = row.generation == generation and not row.attested and row.state in ISSUED | {State.PREPARING}
     if not current:
-        await record(work, row, _late(outcome, generation))
+        record(work, row, _late(outcome, generation))
         return
     if row.state == State.UNKNOWN:
         # The reply overtook the fence: it is the best observation there is. Its workflow may be waiting.
@@ -96,7 +95,6 @@ async def settle_observation(work: UnitOfWork, row: OperationRow, generation: in
     row.polls += 1
     row.adapter_calls += 1
     row.updated_at = work.now
-    work.session.add(row)
     await _take(work, row, seen)
     await stop_exhausted(work, row)
 
@@ -116,7 +114,7 @@ async def stop_exhausted(work: UnitOfWork, row: OperationRow) -> None:
         row.problem = problem_json(ErrorCode.LIMIT_REACHED, detail)
         await move(work, row, Event.LOSE, detail)
     else:
-        await record(work, row, Entry(kind="observation_exhausted", summary=detail, material=False))
+        record(work, row, Entry(kind="observation_exhausted", summary=detail, material=False))
 
 
 async def _take(work: UnitOfWork, row: OperationRow, seen: Observation) -> None:
@@ -224,7 +222,7 @@ async def journal_cancel(work: UnitOfWork, row: OperationRow) -> bool:
         return False
     row.cancel_sent = True
     row.adapter_calls += 1
-    await record(work, row, Entry(kind="cancel_sent", summary="the target was asked to cancel", material=False))
+    record(work, row, Entry(kind="cancel_sent", summary="the target was asked to cancel", material=False))
     return True
 
 
@@ -238,14 +236,14 @@ async def settle_cancel(work: UnitOfWork, row: OperationRow, answer: CancelOutco
             await move(work, row, Event.CONFIRM_CANCELLED, answer.detail, evidence=answer.evidence)
         case CancelTooLate():
             row.cancellation = Cancellation.TOO_LATE
-            await record(work, row, Entry(kind="cancel_too_late", summary=answer.detail or "the work was done already"))
+            record(work, row, Entry(kind="cancel_too_late", summary=answer.detail or "the work was done already"))
         case CancelAccepted():
             summary = answer.detail or "the target accepted the cancellation"
-            await record(work, row, Entry(kind="cancel_accepted", summary=summary, material=False))
+            record(work, row, Entry(kind="cancel_accepted", summary=summary, material=False))
         case _:
             row.cancellation = Cancellation.UNKNOWN
             detail = getattr(answer, "detail", "") or "no answer to the cancellation"
-            await record(work, row, Entry(kind="cancel_unknown", summary=detail))
+            record(work, row, Entry(kind="cancel_unknown", summary=detail))
 
 
 async def settle_verification(work: UnitOfWork, row: OperationRow, seen: VerificationOutcome) -> None:
@@ -267,7 +265,7 @@ async def settle_verification(work: UnitOfWork, row: OperationRow, seen: Verific
     evidence = None if isinstance(seen, VerificationUnavailable) else seen.evidence
     if is_settled(row):
         await claims.release(work, row.id)
-    await record(
+    record(
         work,
         row,
         Entry(kind="verification", summary=summary, evidence=evidence, data={"status": status, "kept": keeps_old}),

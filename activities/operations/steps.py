@@ -34,7 +34,8 @@ from counterfoil.activities.operations.rows import (
 )
 from counterfoil.activities.operations.views import Timing, view_of
 from counterfoil.activities.store.blobs import BlobStore
-from counterfoil.activities.store.database import Database, UnitOfWork
+from counterfoil.activities.store.database import Database
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import BlobRef
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
 from counterfoil.models.operations.contract import OperationRequest
@@ -49,6 +50,7 @@ from counterfoil.models.tables import OperationRow
 
 log = logging.getLogger(__name__)
 
+QUEUED_LIMIT = 1000
 SLOW_POLL_SECONDS = 5.0
 LONGEST_POLL_SECONDS = 3600.0
 
@@ -85,6 +87,11 @@ class Steps:
         self._parts = parts
         self._database = parts.database
         self._checkpoint = parts.checkpoint
+        self._queued: dict[str, OperationRow] = {}
+        """Rows that this process queued lately: its dispatch, most likely the next step, need not read them again.
+
+        They may be out of date. A grant reads the row, and is refused where it was prepared from another one.
+        """
 
     async def ready(self, step: StepInput, *states: State) -> Work | OperationView:
         """The row with its pinned adapter and order, or its view where it is not in one of `states` any more."""
@@ -92,7 +99,9 @@ class Steps:
         async def read(unit: UnitOfWork) -> OperationRow:
             return await load(unit, step.operation_id, seen_revision=step.seen_revision)
 
-        row = await self._database.read(read)
+        row = self._queued.pop(step.operation_id, None) if State.QUEUED in states else None
+        if row is None or row.revision < step.seen_revision:
+            row = await self._database.read(read)
         if row.state not in states:
             return view_of(row, self._parts.timing)
         route = route_of(row)
@@ -116,6 +125,7 @@ class Steps:
             generation=row.generation,
             dispatched_at=row.dispatched_at,
             external_id=row.external_id,
+            approved=row.approved_digest is not None and row.approved_digest == row.proposal_digest,
         )
 
     async def call(self, slot: Slot, work: Work, phase: Phase, allowed: Any) -> Any:
@@ -147,6 +157,10 @@ class Steps:
 
         row = await self._database.run(run)
         await self.wake(wakes)
+        if row.state == State.QUEUED:
+            self._queued[row.id] = row
+            if len(self._queued) > QUEUED_LIMIT:
+                self._queued.pop(next(iter(self._queued)))
         return view_of(row, self._parts.timing)
 
     async def view(self, step: StepInput) -> OperationView:
@@ -173,7 +187,6 @@ class Steps:
             row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
             if row.state == State.QUEUED:
                 row.blocked = Blocked(code=refusal.code, detail=refusal.detail).model_dump_json()
-                unit.session.add(row)
             return row
 
         return await self.commit(note)

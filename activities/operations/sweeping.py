@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy import and_, or_
-from sqlmodel import col, select
+from sqlalchemy import and_, or_, select
 
 from counterfoil.activities.operations import claims
 from counterfoil.activities.operations.engine import Engine, EngineStatus
 from counterfoil.activities.operations.rows import resources_of
-from counterfoil.activities.store.database import Database, UnitOfWork
+from counterfoil.activities.store.database import Database
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.operations.lifecycle import OPEN, State, Verification
 from counterfoil.models.operations.record import Swept
-from counterfoil.models.tables import OperationRow
+from counterfoil.models.tables import OPERATIONS, OperationRow
 
 PAGE = 200
 OVERDUE = timedelta(minutes=2)
@@ -47,19 +47,19 @@ async def sweep(database: Database, engine: Engine) -> Swept:
 
 
 UNSETTLED = or_(
-    col(OperationRow.state).in_(OPEN),
-    and_(col(OperationRow.state) == State.COMPLETED, col(OperationRow.verification) == Verification.PENDING),
+    OPERATIONS.c.state.in_(OPEN),
+    and_(OPERATIONS.c.state == State.COMPLETED, OPERATIONS.c.verification == Verification.PENDING),
 )
 
 
 async def _page(work: UnitOfWork, after: str) -> list[OperationRow]:
-    query = select(OperationRow).where(UNSETTLED, OperationRow.id > after).order_by(OperationRow.id).limit(PAGE)
-    return list((await work.session.exec(query)).all())
+    query = select(OPERATIONS).where(UNSETTLED, OPERATIONS.c.id > after).order_by(OPERATIONS.c.id).limit(PAGE)
+    return await work.session.all(OperationRow, query)
 
 
 async def _is_unsettled(work: UnitOfWork, row: OperationRow) -> bool:
-    query = select(OperationRow.id).where(UNSETTLED, OperationRow.id == row.id)
-    return (await work.session.exec(query)).first() is not None
+    query = select(OPERATIONS.c.id).where(UNSETTLED, OPERATIONS.c.id == row.id)
+    return (await work.session.execute(query)).first() is not None
 
 
 async def _may_go(work: UnitOfWork, row: OperationRow) -> bool:

@@ -15,10 +15,9 @@ from counterfoil.activities.operations.rows import (
 )
 from counterfoil.activities.operations.steps import Steps, typed
 from counterfoil.activities.operations.views import view_of
-from counterfoil.activities.store.database import UnitOfWork
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.commands import CommandName, Received
-from counterfoil.models.operations.contract import OperationRequest
 from counterfoil.models.operations.lifecycle import UNDISPATCHED, Event
 from counterfoil.models.operations.record import Swept
 from counterfoil.models.operations.view import (
@@ -42,7 +41,7 @@ class Transitions(Steps):
                 raise Refusal(ErrorCode.BAD_REQUEST, given.problem, remedy="start it with one OperationRequest")
             if isinstance(given.argument, dict) and "resume" in given.argument:
                 return await self.view(StepInput(operation_id=given.workflow_id, seen_revision=given.seen_revision))
-            request = await asyncio.to_thread(self._parts.creator.request_of, given.argument)
+            request, kept = await asyncio.to_thread(self._parts.creator.read, given.argument)
             if request.operation_id != given.workflow_id:
                 raise Refusal(
                     ErrorCode.WORKFLOW_ID_MISMATCH,
@@ -50,13 +49,9 @@ class Transitions(Steps):
                     subject=given.workflow_id,
                     remedy="start the workflow under the id that operation_id(session, idempotency_key) gives",
                 )
-            view = await self._create(request)
+            view = await self.commit(lambda work: self._parts.creator.claim(work, request, kept))
             self._checkpoint(FaultPoint.OPEN_COMMITTED)
             return view
-
-    async def _create(self, request: OperationRequest) -> OperationView:
-        kept = await asyncio.to_thread(self._parts.creator.offload, request)
-        return await self.commit(lambda work: self._parts.creator.claim(work, request, kept))
 
     @activity.defn
     async def apply_command(self, given: ApplyInput) -> Applied:

@@ -1,8 +1,8 @@
 """One store for SQLite and PostgreSQL, and the unit of work: one transaction, retried when it is safe to.
 
 PostgreSQL is spoken to asynchronously, and locks rows in one fixed order: the operation, then resources by digest, then
-the session. SQLite answers in microseconds, so its units run where they are asked for; only waiting for another
-process's write lock goes to a thread. It runs in WAL with `synchronous=FULL` (the journal must
+the session. SQLite answers in microseconds, so its units run where they are asked for; only its commits, and waiting
+for another process's write lock, go to a thread. It runs in WAL with `synchronous=FULL` (the journal must
 outlive a power cut), and takes the write lock when a transaction begins, so two writers never deadlock half-way.
 """
 
@@ -11,44 +11,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlmodel import Session
-from sqlmodel.ext.asyncio.session import AsyncSession
 
-from counterfoil.activities.store.session import DirectSession, StoreSession
+from counterfoil.activities.store.group_commit import BUSY_TIMEOUT_SECONDS, GroupCommit
+from counterfoil.activities.store.session import StoreSession
+from counterfoil.activities.store.unit import UnitOfWork, direct_unit
 from counterfoil.models.common import Clock, utc_now
 from counterfoil.models.errors import ErrorCode, Unavailable
 
 T = TypeVar("T")
 
-BUSY_TIMEOUT_SECONDS = 10
 RETRY_DELAYS_SECONDS = (0.05, 0.25, 1.0)
 UNIQUE_VIOLATION = "23505"
 """PostgreSQL's name for it; SQLite, with its one writer, cannot meet it in work that looks before it inserts."""
-
-
-class UnitOfWork:
-    """One transaction: its session, the instant it counts as, and whether it may only read.
-
-    What is added or changed is written once, at the end, or where `session.flush` is called.
-    """
-
-    def __init__(
-        self, session: StoreSession, now: datetime, *, on_sqlite: bool = True, read_only: bool = False
-    ) -> None:
-        self.session = session
-        self.now = now
-        self.on_sqlite = on_sqlite
-        self.read_only = read_only
-        self.wakes: list[str] = []
-        """Operations whose workflows should look at their rows again once this is committed."""
 
 
 class Database:
@@ -61,17 +43,17 @@ class Database:
         self.clock = clock
         self.on_sqlite = parsed.get_backend_name() == "sqlite"
         self._direct: Engine | None = None
+        self._writer: GroupCommit | None = None
         self._async: AsyncEngine | None = None
         if self.on_sqlite:
             self._direct = _sqlite_engine(parsed.set(drivername="sqlite").render_as_string())
+            self._writer = GroupCommit(self._direct, lambda: self.clock())
         elif parsed.get_backend_name() == "postgresql":
             self._async = _postgres_engine(
                 parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False), pool_size
             )
         else:
             raise ValueError(f"'{parsed.get_backend_name()}' is not supported: use sqlite or postgresql")
-        # SQLite has one writer: queue for it here, in order, instead of polling its lock.
-        self._writer = asyncio.Lock()
 
     async def close(self) -> None:
         """Give up all connections."""
@@ -83,52 +65,36 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[UnitOfWork]:
         """One read-write transaction; commits unless the block raises."""
-        if self._direct is None:
-            async with self._postgres_unit(read_only=False) as work:
-                yield work
-        else:
-            async with self._writer, self._sqlite_unit(self._direct, read_only=False) as work:
-                yield work
+        opened = self._on_postgres() if self._writer is None else self._writer.alone()
+        async with opened as work:
+            yield work
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[UnitOfWork]:
         """One read-only transaction that sees a single state of the database."""
-        if self._direct is None:
-            async with self._postgres_unit(read_only=True) as work:
-                yield work
-        else:
-            async with self._sqlite_unit(self._direct, read_only=True) as work:
-                yield work
+        opened = self._on_postgres(read_only=True) if self._direct is None else self._looking_at_sqlite(self._direct)
+        async with opened as work:
+            yield work
 
     @asynccontextmanager
-    async def _sqlite_unit(self, engine: Engine, *, read_only: bool) -> AsyncIterator[UnitOfWork]:
-        connection = engine.connect().execution_options(counterfoil_read_only=read_only)
-        try:
-            if read_only:
-                connection.begin()
-            else:
-                await _begin_writing(connection)
-            with Session(
-                connection, expire_on_commit=False, autoflush=False, join_transaction_mode="control_fully"
-            ) as session:
-                yield UnitOfWork(DirectSession(session), self.clock(), on_sqlite=True, read_only=read_only)
-                if not read_only:
-                    session.commit()
-        finally:
-            connection.close()
+    async def _looking_at_sqlite(self, engine: Engine) -> AsyncIterator[UnitOfWork]:
+        with engine.connect() as connection:
+            connection.execution_options(counterfoil_read_only=True)
+            yield direct_unit(connection, self.clock(), read_only=True)
 
     @asynccontextmanager
-    async def _postgres_unit(self, *, read_only: bool) -> AsyncIterator[UnitOfWork]:
+    async def _on_postgres(self, *, read_only: bool = False) -> AsyncIterator[UnitOfWork]:
         assert self._async is not None
         options: dict[str, Any] = {}
         if read_only:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         async with self._async.connect() as connection:
             await connection.execution_options(**options)
-            async with AsyncSession(connection, expire_on_commit=False, autoflush=False) as session:
-                yield UnitOfWork(cast(StoreSession, session), self.clock(), on_sqlite=False, read_only=read_only)
-                if not read_only:
-                    await session.commit()
+            work = UnitOfWork(StoreSession(connection.execute), self.clock(), on_sqlite=False, read_only=read_only)
+            yield work
+            if not read_only:
+                await work.write()
+                await connection.commit()
 
     async def run(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
         """Run an idempotent piece of work in a transaction, again if the database faltered.
@@ -136,18 +102,22 @@ class Database:
         The work must find what an earlier, doubtful commit of itself left behind, because a commit whose reply was
         lost is tried again. Raises `Unavailable` (`STORE_UNAVAILABLE`) when the database stays away.
         """
-        return await self._retried(self.transaction, work)
+        if self._writer is not None:
+            return await self._retried(self._writer.run, work)
+        return await self._retried(partial(_in, self.transaction), work)
 
     async def read(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
         """Run a piece of reading on one snapshot, again if the database faltered."""
-        return await self._retried(self.snapshot, work)
+        return await self._retried(partial(_in, self.snapshot), work)
 
-    async def _retried(self, opening: Callable[[], Any], work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
+    async def _retried(
+        self,
+        run: Callable[[Callable[[UnitOfWork], Awaitable[T]]], Awaitable[T]],
+        work: Callable[[UnitOfWork], Awaitable[T]],
+    ) -> T:
         for delay in (*RETRY_DELAYS_SECONDS, None):
             try:
-                async with opening() as unit:
-                    result = await work(unit)
-                return result
+                return await run(work)
             except (DBAPIError, PoolTimeoutError, OSError) as error:
                 if not _is_passing(error) or (delay is None and isinstance(error, IntegrityError)):
                     raise
@@ -160,6 +130,11 @@ class Database:
                     ) from error
                 await asyncio.sleep(delay)
         raise AssertionError("unreachable")
+
+
+async def _in(opening: Callable[[], Any], work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
+    async with opening() as unit:
+        return await work(unit)
 
 
 def _reason(error: BaseException) -> str:
@@ -179,33 +154,6 @@ def _is_passing(error: BaseException) -> bool:
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     return isinstance(error, OperationalError | InterfaceError) and "no such table" not in str(error)
-
-
-async def _begin_writing(connection: Connection) -> None:
-    """Take SQLite's write lock here where it is free, which it is unless another process writes: then wait elsewhere.
-
-    A trip to a thread and back would keep the lock for as long as the threads quarrel about the interpreter.
-    """
-    driver: Any = connection.connection.driver_connection
-    driver.execute("PRAGMA busy_timeout=0")
-    try:
-        connection.begin()
-        taken = True
-    except OperationalError:
-        taken = False
-    driver.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_SECONDS * 1000}")
-    if not taken:
-        await _in_thread(connection.begin)
-
-
-async def _in_thread(wait: Callable[[], T]) -> T:
-    """Run something that may wait in a thread, to its end even when this task is cancelled meanwhile."""
-    running = asyncio.get_running_loop().run_in_executor(None, wait)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
 
 
 def _sqlite_engine(url: str) -> Engine:

@@ -7,30 +7,38 @@ row, which is always the last row a transaction locks. Bodies, prompts, file con
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from sqlalchemy import bindparam, insert, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlmodel import SQLModel, col, select
 
-from counterfoil.activities.store.database import UnitOfWork
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import SYSTEM, Actor, canonical_json
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.outcomes import Evidence
-from counterfoil.models.tables import LedgerRow, OperationRow, SessionRow
+from counterfoil.models.tables import LEDGER, SESSIONS, LedgerRow, OperationRow
 
 OPERATION = "operation"
 DATA_LIMIT_BYTES = 4096
 
-_SESSIONS = SQLModel.metadata.tables[str(SessionRow.__tablename__)]
-_LEDGER = SQLModel.metadata.tables[str(LedgerRow.__tablename__)]
-_INSERT = insert(_LEDGER)
+_INSERT = insert(LEDGER)
 _COUNT_ON = (
-    update(_SESSIONS)
-    .where(_SESSIONS.c.id == bindparam("session"))
-    .values(timeline=_SESSIONS.c.timeline + 1)
-    .returning(_SESSIONS.c.timeline)
+    update(SESSIONS)
+    .where(SESSIONS.c.id == bindparam("session"))
+    .values(timeline=SESSIONS.c.timeline + bindparam("more"))
+    .returning(SESSIONS.c.timeline)
+)
+_HISTORY = (
+    select(LEDGER)
+    .where(
+        LEDGER.c.subject_kind == OPERATION,
+        LEDGER.c.subject_id == bindparam("subject"),
+        LEDGER.c.version > bindparam("after"),
+    )
+    .order_by(LEDGER.c.version)
+    .limit(bindparam("most"))
 )
 
 
@@ -46,16 +54,17 @@ class Entry:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-async def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
-    """Record something about an operation; returns its version. The operation's row must be locked by this unit."""
-    timeline = await _next_on_timeline(work, row)
+def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
+    """Record something about an operation; returns its version. The operation's row must be locked by this unit.
+
+    The entry is written at the end of the unit, with all others of its session.
+    """
     row.ledger_version += 1
     values = {
         "subject_kind": OPERATION,
         "subject_id": row.id,
         "version": row.ledger_version,
         "session": row.session,
-        "timeline": timeline,
         "kind": str(entry.kind),
         "material": entry.material,
         "actor": entry.actor.model_dump_json(exclude_none=True),
@@ -65,18 +74,31 @@ async def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
         "data": _data(entry.data),
         "at": work.now,
     }
-    await work.session.exec(_INSERT, params=values)
+    if not work.entries:
+        work.last.append(partial(_write, work))
+    work.entries.setdefault((row.session, row.workspace), []).append(values)
     return row.ledger_version
 
 
-async def _next_on_timeline(work: UnitOfWork, row: OperationRow) -> int:
-    """Count the session's timeline on; from now on this unit holds the session's row, the last it locks."""
-    counted = (await work.session.exec(_COUNT_ON, params={"session": row.session})).scalar_one_or_none()
+async def _write(work: UnitOfWork) -> None:
+    """Count the timelines on, in one order everywhere, and write their new entries."""
+    for (session, workspace), entries in sorted(work.entries.items()):
+        head = await _counted_on(work, session, workspace, len(entries))
+        for timeline, values in enumerate(entries, head - len(entries) + 1):
+            values["timeline"] = timeline
+        await work.session.execute(_INSERT, entries)
+    work.entries.clear()
+
+
+async def _counted_on(work: UnitOfWork, session: str, workspace: str, more: int) -> int:
+    """The timeline's new head; from now on this unit holds the session's row, the last it locks."""
+    asked = {"session": session, "more": more}
+    counted = (await work.session.execute(_COUNT_ON, asked)).scalar_one_or_none()
     if counted is None:
         make = sqlite_insert if work.on_sqlite else postgres_insert
-        values = {"id": row.session, "workspace": row.workspace, "timeline": 0}
-        await work.session.exec(make(_SESSIONS).values(values).on_conflict_do_nothing())
-        counted = (await work.session.exec(_COUNT_ON, params={"session": row.session})).scalar_one()
+        values = {"id": session, "workspace": workspace, "timeline": 0}
+        await work.session.execute(make(SESSIONS).values(values).on_conflict_do_nothing())
+        counted = (await work.session.execute(_COUNT_ON, asked)).scalar_one()
     return int(counted)
 
 
@@ -119,10 +141,4 @@ async def history(
         )
     if after < row.ledger_floor:
         return HistoryGap(requested=after, floor=row.ledger_floor, head=row.ledger_version)
-    query = (
-        select(LedgerRow)
-        .where(LedgerRow.subject_kind == OPERATION, LedgerRow.subject_id == row.id, LedgerRow.version > after)
-        .order_by(col(LedgerRow.version))
-        .limit(limit)
-    )
-    return list((await work.session.exec(query)).all())
+    return await work.session.all(LedgerRow, _HISTORY, {"subject": row.id, "after": after, "most": limit})

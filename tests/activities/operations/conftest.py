@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from sqlmodel import select
+from sqlalchemy import select
 
 from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.fault_points import no_fault
@@ -20,14 +20,15 @@ from counterfoil.activities.operations.creation import Creator
 from counterfoil.activities.operations.journal import Attempt, AttemptKind
 from counterfoil.activities.operations.rows import load, move, resources_of
 from counterfoil.activities.store.blobs import BlobStore
-from counterfoil.activities.store.database import Database, UnitOfWork
+from counterfoil.activities.store.database import Database
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.commands import Answer, Received
 from counterfoil.models.operations.contract import OperationRequest
 from counterfoil.models.operations.lifecycle import UNDISPATCHED, Event
 from counterfoil.models.operations.outcomes import CancelOutcome, Observation, VerificationOutcome
 from counterfoil.models.operations.record import LedgerEntry, Operation
-from counterfoil.models.tables import ClaimRow, OperationRow
+from counterfoil.models.tables import CLAIMS, ClaimRow, OperationRow
 from support.scripted import request, scripted
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -161,12 +162,10 @@ class Bench:
         return len([claim for claim in await self.claims(operation_id) if claim.held])
 
     async def claims(self, operation_id: str | None = None) -> list[ClaimRow]:
-        query = (
-            select(ClaimRow) if operation_id is None else select(ClaimRow).where(ClaimRow.operation_id == operation_id)
-        )
+        query = select(CLAIMS) if operation_id is None else select(CLAIMS).where(CLAIMS.c.operation_id == operation_id)
 
         async def read(work: UnitOfWork) -> list[ClaimRow]:
-            return list((await work.session.exec(query)).all())
+            return await work.session.all(ClaimRow, query)
 
         return await self.database.read(read)
 

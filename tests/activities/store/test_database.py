@@ -8,18 +8,19 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlmodel import select
 
-from counterfoil.activities.store.database import Database, UnitOfWork
+from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.migration import migrate
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode, Unavailable
-from counterfoil.models.tables import ResourceRow, SessionRow
+from counterfoil.models.tables import LEDGER, RESOURCES, SESSIONS, LedgerRow, ResourceRow, SessionRow
 
 AT = datetime(2026, 7, 1, 12, 30, tzinfo=UTC)
 
@@ -32,7 +33,7 @@ def sqlite_file(tmp_path: Path) -> Path:
 
 
 async def scalar(work: UnitOfWork, sql: str) -> object:
-    return (await work.session.exec(text(sql))).scalar()  # type: ignore[call-overload]
+    return (await work.session.execute(text(sql))).scalar()
 
 
 def adding(name: str):
@@ -44,7 +45,7 @@ def adding(name: str):
 
 async def names(database: Database) -> list[str]:
     async def read(unit: UnitOfWork) -> list[str]:
-        return sorted((await unit.session.exec(select(ResourceRow.name))).all())
+        return sorted((await unit.session.execute(select(RESOURCES.c.name))).scalars().all())
 
     return await database.read(read)
 
@@ -86,8 +87,6 @@ async def test_readers_of_sqlite_neither_wait_for_a_writer_nor_see_its_half_done
 
 
 async def test_an_instant_comes_back_in_utc_as_it_went_in(database: Database) -> None:
-    from counterfoil.models.tables import LedgerRow
-
     async def write(work: UnitOfWork) -> None:
         work.session.add(
             LedgerRow(
@@ -107,7 +106,7 @@ async def test_an_instant_comes_back_in_utc_as_it_went_in(database: Database) ->
     await database.run(write)
 
     async def read(work: UnitOfWork) -> datetime:
-        return (await work.session.exec(select(LedgerRow.at))).one()
+        return (await work.session.execute(select(LEDGER.c.at))).scalar_one()
 
     assert (await database.read(read)).isoformat() == "2026-07-01T12:30:00.000001+00:00"
 
@@ -127,15 +126,14 @@ async def test_concurrent_writers_lose_no_update(database: Database) -> None:
     await database.run(lambda work: _put_session(work))
 
     async def increment(work: UnitOfWork) -> None:
-        row = await work.session.get(SessionRow, "s", with_for_update=True)
+        row = await work.session.get(SessionRow, "s", lock=True)
         assert row is not None
         row.timeline += 1
-        work.session.add(row)
 
     await asyncio.gather(*[database.run(increment) for _ in range(30)])
 
     async def read(work: UnitOfWork) -> int:
-        return (await work.session.exec(select(SessionRow.timeline))).one()
+        return (await work.session.execute(select(SESSIONS.c.timeline))).scalar_one()
 
     assert await database.read(read) == 30
 
@@ -243,9 +241,19 @@ async def test_a_mistake_in_the_work_is_not_tried_again(database: Database) -> N
     assert tries == 1
 
 
-async def test_work_whose_commit_was_done_but_doubted_is_run_again_and_finds_it(database: Database) -> None:
+async def test_work_whose_commit_was_done_but_doubted_is_run_again_and_finds_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The store executes, then reports that the connection was lost: fault 6."""
     tries = 0
+    commit = Connection.commit
+
+    def commit_and_lose_the_reply(connection: Connection) -> None:
+        commit(connection)
+        if tries == 1:
+            raise ConnectionResetError("the reply to the commit was lost")
+
+    monkeypatch.setattr(Connection, "commit", commit_and_lose_the_reply)
 
     async def once(unit: UnitOfWork) -> str:
         nonlocal tries
@@ -253,12 +261,60 @@ async def test_work_whose_commit_was_done_but_doubted_is_run_again_and_finds_it(
         found = await unit.session.get(ResourceRow, "d")
         if found is None:
             unit.session.add(ResourceRow(digest="d", name=f"written at try {tries}"))
-            await unit.session.commit()
-            raise ConnectionResetError("the reply to the commit was lost")
+            return "new"
         return found.name
 
     assert await database.run(once) == "written at try 1"
     assert tries == 2
+
+
+async def test_units_that_gather_while_a_commit_is_on_its_way_share_the_next_one(
+    sqlite_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(f"sqlite:///{sqlite_file}")
+    commits = 0
+    commit = Connection.commit
+
+    def slow_commit(connection: Connection) -> None:
+        nonlocal commits
+        commits += 1
+        time.sleep(0.05)
+        commit(connection)
+
+    monkeypatch.setattr(Connection, "commit", slow_commit)
+    await asyncio.gather(*[database.run(adding(f"{number}")) for number in range(20)])
+
+    assert len(await names(database)) == 20
+    assert commits <= 3
+    await database.close()
+
+
+async def test_of_units_that_share_a_commit_one_that_fails_takes_none_along(sqlite_file: Path) -> None:
+    database = Database(f"sqlite:///{sqlite_file}")
+
+    async def fails(unit: UnitOfWork) -> None:
+        unit.session.add(ResourceRow(digest="bad", name="bad"))
+        await unit.session.flush()
+        raise KeyError("a mistake")
+
+    outcomes = await asyncio.gather(
+        *[database.run(work) for work in (adding("a"), fails, adding("b"))], return_exceptions=True
+    )
+
+    assert [type(outcome) for outcome in outcomes] == [type(None), KeyError, type(None)]
+    assert await names(database) == ["a", "b"]
+    await database.close()
+
+
+async def test_a_unit_whose_caller_is_gone_before_its_turn_is_not_run(sqlite_file: Path) -> None:
+    database = Database(f"sqlite:///{sqlite_file}")
+    tasks = [asyncio.create_task(database.run(adding(f"{number}"))) for number in range(3)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert await names(database) == ["0", "2"]
+    await database.close()
 
 
 async def test_a_row_that_another_transaction_made_first_is_found_by_the_second(database: Database) -> None:
@@ -311,9 +367,9 @@ async def test_a_snapshot_sees_one_state_of_the_database_throughout(database: Da
     await database.run(adding("before"))
 
     async def twice(unit: UnitOfWork) -> tuple[int, int]:
-        first = len((await unit.session.exec(select(ResourceRow.name))).all())
+        first = len((await unit.session.execute(select(RESOURCES.c.name))).scalars().all())
         await database.run(adding("in between"))
-        second = len((await unit.session.exec(select(ResourceRow.name))).all())
+        second = len((await unit.session.execute(select(RESOURCES.c.name))).scalars().all())
         return first, second
 
     assert await database.read(twice) == (1, 1)

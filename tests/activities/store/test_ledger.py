@@ -9,15 +9,16 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from sqlmodel import col, select
+from sqlalchemy import select
 
 from counterfoil.activities.store import ledger
-from counterfoil.activities.store.database import Database, UnitOfWork
+from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.ledger import Entry, HistoryGap
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import Actor
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.outcomes import Evidence
-from counterfoil.models.tables import LedgerRow, OperationRow
+from counterfoil.models.tables import LEDGER, LedgerRow, OperationRow
 
 MakeRow = Callable[..., OperationRow]
 
@@ -32,18 +33,16 @@ async def put(database: Database, *rows: OperationRow) -> None:
 
 async def append(database: Database, operation_id: str, *entries: Entry) -> list[int]:
     async def work(unit: UnitOfWork) -> list[int]:
-        row = await unit.session.get(OperationRow, operation_id, with_for_update=True)
+        row = await unit.session.get(OperationRow, operation_id, lock=True)
         assert row is not None
-        unit.session.add(row)
-        return [await ledger.append(unit, row, entry) for entry in entries]
+        return [ledger.append(unit, row, entry) for entry in entries]
 
     return await database.run(work)
 
 
 async def everything(database: Database) -> list[LedgerRow]:
     async def read(unit: UnitOfWork) -> list[LedgerRow]:
-        query = select(LedgerRow).order_by(LedgerRow.session, col(LedgerRow.timeline))
-        return list((await unit.session.exec(query)).all())
+        return await unit.session.all(LedgerRow, select(LEDGER).order_by(LEDGER.c.session, LEDGER.c.timeline))
 
     return await database.read(read)
 
@@ -107,14 +106,13 @@ async def test_versions_and_timelines_have_no_gaps_under_many_concurrent_writers
         fails = dice.random() < 1 / 3
 
         async def work(unit: UnitOfWork) -> None:
-            row = await unit.session.get(OperationRow, f"op-{number % 6}", with_for_update=True)
+            row = await unit.session.get(OperationRow, f"op-{number % 6}", lock=True)
             assert row is not None
-            unit.session.add(row)
-            await ledger.append(unit, row, NOTE)
+            ledger.append(unit, row, NOTE)
             await asyncio.sleep(0)
-            await ledger.append(unit, row, NOTE)
+            ledger.append(unit, row, NOTE)
             if fails:
-                await unit.session.flush()
+                await unit.write()
                 raise KeyError(number)
 
         try:
@@ -153,11 +151,10 @@ async def test_a_change_whose_entry_cannot_be_written_does_not_happen(
     await put(database, operation_row())
 
     async def work(unit: UnitOfWork) -> None:
-        row = await unit.session.get(OperationRow, "op-1", with_for_update=True)
+        row = await unit.session.get(OperationRow, "op-1", lock=True)
         assert row is not None
         row.state = "completed"
-        unit.session.add(row)
-        await ledger.append(unit, row, Entry(kind="note", summary="too much", data={"x": "a" * 5000}))
+        ledger.append(unit, row, Entry(kind="note", summary="too much", data={"x": "a" * 5000}))
 
     with pytest.raises(ValueError, match="4096"):
         await database.run(work)
