@@ -27,7 +27,7 @@ from temporalio.common import (
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.adapters.catalog import Catalog, promised
 from counterfoil.activities.operations import records
 from counterfoil.activities.operations.creation import conflict, parse_request
 from counterfoil.activities.operations.inputs import start_argument
@@ -135,8 +135,8 @@ class ControlPlane(OperationReader):
         rules.refuse_oversized(request)
         rules.refuse_past_deadline(request, self._database.clock())
         if self._catalog is not None:
-            adapter, _, _ = self._catalog.admit(request)
-            rules.refuse_foreground_route(request, adapter.route)
+            adapter, typed, _ = self._catalog.admit(request)
+            rules.refuse_foreground_route(request, promised(adapter, typed))
 
     async def _start(self, request: OperationRequest) -> None:
         operation_id = request.operation_id

@@ -53,6 +53,8 @@ def catalog_of(settings: ConnectionSettings) -> Catalog:
         workspace_root=Path(_or_of_stack(settings, "workspace_root")).absolute(),
         state_dir=settings.state_dir.absolute(),
         registrations=settings.adapters,
+        http_profiles=settings.http_profiles or tuple(map(Path, settings.stack().get("http_profiles", ()))),
+        mcp_servers=settings.mcp_servers or tuple(map(Path, settings.stack().get("mcp_servers", ()))),
         with_entry_points=settings.entry_points,
     )
 

@@ -40,6 +40,10 @@ class ConnectionSettings(BaseSettings):
     task_queue: str = "counterfoil"
     adapters: Annotated[tuple[str, ...], NoDecode] = ()
     """Registrations as `package.module:register`, separated by commas."""
+    mcp_servers: Annotated[tuple[Path, ...], NoDecode] = ()
+    """Profiles of MCP servers: TOML files, and folders of them, separated by commas."""
+    http_profiles: Annotated[tuple[Path, ...], NoDecode] = ()
+    """Profiles of JSON APIs: TOML files, and folders of them, separated by commas."""
     entry_points: bool = True
     """Whether installed distributions may register adapters."""
     seal_key: str | None = None
@@ -58,7 +62,7 @@ class ConnectionSettings(BaseSettings):
         return url
 
     def __init__(self, **values: Any) -> None:
-        for name in ("adapters", "scopes"):
+        for name in ("adapters", "http_profiles", "mcp_servers", "scopes"):
             values.setdefault(name, _listed(os.environ.get(f"COUNTERFOIL_{name.upper()}"), values, name, type(self)))
         super().__init__(**values)
 

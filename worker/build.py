@@ -15,6 +15,9 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.adapters.http_json.profile import load_profiles, require_credentials
+from counterfoil.activities.adapters.mcp_tool.profile import load_profiles as mcp_profiles
+from counterfoil.activities.adapters.mcp_tool.references import require_variables
 from counterfoil.activities.adapters.runner import AdapterRunner
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, KillOnce, no_fault
 from counterfoil.activities.operations.activities import OperationActivities
@@ -71,6 +74,8 @@ def queue_naming(settings: WorkerSettings) -> Callable[[Route], str]:
 def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | None = None) -> Unit:
     """All workers of one process. Nothing is started, and nothing is connected yet."""
     catalog = catalog_of(settings) if catalog is None else catalog
+    require_credentials(load_profiles(settings.http_profiles), settings.environment)
+    require_variables(mcp_profiles(settings.mcp_servers) if settings.environment == "local" else ())
     checkpoint = _checkpoint(settings)
     database = Database(settings.database)
     blobs = BlobStore(settings.blobs)

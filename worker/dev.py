@@ -202,6 +202,8 @@ class DevStack:
             "workspace_root": str(settings.workspace_root),
             "task_queue": settings.task_queue,
             "adapters": list(settings.adapters),
+            "http_profiles": [str(path.absolute()) for path in settings.http_profiles],
+            "mcp_servers": [str(path.absolute()) for path in settings.mcp_servers],
             "pid": os.getpid(),
         }
         staged.write_text(json.dumps(stack, indent=2))

@@ -75,6 +75,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.PATH_REFUSED,
             ErrorCode.FILE_TOO_LARGE,
             ErrorCode.NOT_TEXT,
+            ErrorCode.TARGET_REFUSED,
             ErrorCode.WORKBOOK_ENCRYPTED,
             ErrorCode.WORKBOOK_STRICT,
             ErrorCode.WORKBOOK_LEGACY,
@@ -90,6 +91,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.UNKNOWN_ROUTE,
             ErrorCode.UNKNOWN_CAPABILITY,
             ErrorCode.FILE_NOT_FOUND,
+            ErrorCode.RECORD_NOT_FOUND,
             ErrorCode.BLOB_MISSING,
         }
     ),
@@ -104,6 +106,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.SOURCE_CHANGED,
             ErrorCode.TARGET_EXISTS,
             ErrorCode.FENCED,
+            ErrorCode.TOOL_CHANGED,
         }
     ),
     ExitCode.FORBIDDEN: frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.FORGED_SEAL, ErrorCode.SCOPE_MISSING}),
@@ -116,6 +119,8 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.NOT_READY,
             ErrorCode.ROUTE_BUSY,
             ErrorCode.WRITE_FAILED,
+            ErrorCode.TARGET_BUSY,
+            ErrorCode.TARGET_UNREACHABLE,
         }
     ),
     ExitCode.TIMED_OUT: frozenset({ErrorCode.TIMED_OUT, ErrorCode.ADAPTER_TIMED_OUT}),
@@ -128,7 +133,17 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.ADAPTER_VERSION_CHANGED,
         }
     ),
-    ExitCode.UNKNOWN_EFFECT: frozenset({ErrorCode.DISPATCH_LOST}),
+    ExitCode.NOT_DONE: frozenset({ErrorCode.TOOL_FAILED}),
+    ExitCode.AWAITS_PERSON: frozenset({ErrorCode.ANSWER_NEEDED}),
+    ExitCode.UNKNOWN_EFFECT: frozenset(
+        {
+            ErrorCode.DISPATCH_LOST,
+            ErrorCode.NOT_OBSERVABLE,
+            ErrorCode.REPLY_LOST,
+            ErrorCode.REPLY_UNCLEAR,
+            ErrorCode.JOB_FAILED,
+        }
+    ),
 }
 """Which error codes end a command with which status. Every code is in it once."""
 

@@ -86,6 +86,8 @@ class Order:
     generation: int
     dispatched_at: datetime | None = None
     external_id: str | None = None
+    approved: bool = False
+    """Whether a person approved exactly this proposal."""
 
 
 @runtime_checkable
@@ -105,6 +107,17 @@ class ApplicationAdapter(Protocol):
 
     def execute(self, context: AdapterContext, order: Order) -> MaybeAwaitable[Outcome]:
         """Make the change, once. Called only after the attempt was journaled and its locks are held."""
+        ...
+
+
+@runtime_checkable
+class PromisesByInput(Protocol):
+    def route_for(self, typed_input: BaseModel) -> Route:
+        """`route`, with only what it can promise for this input. Pure.
+
+        What it returns is pinned on the operation. It may promise less than `route`, or name other limits; id, adapter,
+        version, environment and preparation stay.
+        """
         ...
 
 

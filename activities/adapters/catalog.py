@@ -18,6 +18,7 @@ from counterfoil.activities.adapters.base import (
     CanPrepare,
     CanVerify,
     HasReadiness,
+    PromisesByInput,
 )
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
 from counterfoil.models.operations.contract import OperationRequest, Resource
@@ -47,7 +48,7 @@ class Catalog:
     def register_system(self, system: str, normaliser: Normaliser) -> None:
         """Say how resources of `system` are spelled. One normaliser a system, whichever adapters use it."""
         existing = self._normalisers.setdefault(system, normaliser)
-        if existing is not normaliser:
+        if existing != normaliser:
             raise ValueError(f"the system '{system}' has a normaliser already")
 
     def routes(self) -> list[Route]:
@@ -112,6 +113,11 @@ class Catalog:
         """A resource in its system's one spelling; as it is, where the system registered no normaliser."""
         normaliser = self._normalisers.get(resource.system)
         return resource if normaliser is None else normaliser(resource)
+
+
+def promised(adapter: ApplicationAdapter, typed_input: BaseModel) -> Route:
+    """The route that an operation with this input is pinned to: the adapter's, or the one it has for the input."""
+    return adapter.route_for(typed_input) if isinstance(adapter, PromisesByInput) else adapter.route
 
 
 def _validated(adapter: ApplicationAdapter, request: OperationRequest) -> BaseModel:

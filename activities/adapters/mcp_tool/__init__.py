@@ -1,0 +1,1 @@
+"""`mcp.tool.v1`: tools of Model Context Protocol servers, each called at most once for an operation."""
