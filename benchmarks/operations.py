@@ -14,7 +14,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -39,6 +40,7 @@ from counterfoil.worker.embedded import temporal_server
 from counterfoil.worker.process import serve
 from counterfoil.worker.settings import WorkerSettings
 
+BATCHES = 5
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
 ROUTE = Route(
     id="bench.quick.v1",
@@ -79,12 +81,13 @@ class Bench:
 
     client: Client
     queue: str
+    prefix: str = "record"
     count: int = 0
     handles: dict[str, WorkflowHandle[Any, Any]] = field(default_factory=dict)
 
     def request(self) -> OperationRequest:
         self.count += 1
-        record = f"record-{self.count}"
+        record = f"{self.prefix}-{self.count}"
         return OperationRequest(
             owner=Owner(workspace="bench", session=f"session-{self.count % 8}"),
             idempotency_key=record,
@@ -112,7 +115,7 @@ class Bench:
         handle = await self.client.start_workflow(
             bare.BareWorkflow.run,
             request.model_dump(mode="json"),
-            id=f"bare-{self.count}",
+            id=f"bare-{self.prefix}-{self.count}",
             task_queue=f"{self.queue}-bare",
         )
         await handle.result()
@@ -146,6 +149,36 @@ async def throughput(work: Callable[[], Awaitable[None]], total: int, concurrent
     began = time.perf_counter()
     await asyncio.gather(*(one() for _ in range(total)))
     return total / (time.perf_counter() - began)
+
+
+@asynccontextmanager
+async def host_process(address: str) -> AsyncIterator[Callable[[str, int, int], Awaitable[float]]]:
+    """A host is a process of its own: it starts `total` of a kind, `concurrent` at a time, and tells the rate."""
+    host = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, "--host", address, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert host.stdin is not None
+    assert host.stdout is not None
+    stdin, stdout = host.stdin, host.stdout
+
+    async def rate(kind: str, total: int, concurrent: int) -> float:
+        stdin.write(f"{kind} {total} {concurrent}\n".encode())
+        return float(await stdout.readline())
+
+    try:
+        yield rate
+    finally:
+        stdin.close()
+        await host.wait()
+
+
+async def be_a_host(address: str) -> None:
+    """The other side of `host_process`."""
+    bench = Bench(await Client.connect(address, data_converter=data_converter()), "bench", f"host-{os.getpid()}")
+    work = {"operation": bench.operation, "bare": bench.floor}
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        kind, total, concurrent = line.split()
+        print(await throughput(work[kind], int(total), int(concurrent)), flush=True)
 
 
 async def history_of(handle: WorkflowHandle[Any, Any]) -> list[tuple[str, float, int]]:
@@ -233,11 +266,14 @@ async def figures(bench: Bench, stopwatch: Stopwatch, rounds: int) -> list[dict[
     in_store = sum(stopwatch.seconds) / rounds
     our_events = await history_of(bench.handles["operation"])
     bare_events = await history_of(bench.handles["bare"])
-    console.print(f"Throughput: batches of {rounds}, alternating …")
+    console.print(f"Throughput: {BATCHES} batches of {2 * rounds} each, alternating …")
     rates: dict[str, list[float]] = {"operation": [], "bare": []}
-    for _ in range(3):
-        rates["bare"].append(await throughput(bench.floor, rounds, 20))
-        rates["operation"].append(await throughput(bench.operation, rounds, 20))
+    async with host_process(bench.client.service_client.config.target_host) as rate:
+        for kind in ("operation", "bare"):
+            await rate(kind, 20, 20)
+        for _ in range(BATCHES):
+            for kind, found in rates.items():
+                found.append(await rate(kind, 2 * rounds, 20))
     show_history(our_events)
     latency = statistics.median(ours) / statistics.median(floor)
     table = Table("", "operation", "bare workflow", "ratio", title="Created → verified", title_justify="left")
@@ -263,9 +299,13 @@ def ms(seconds: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60, help="how many of each are timed")
-    lines = asyncio.run(measure(parser.parse_args().rounds))
-    for line in lines:
-        print(json.dumps(line))
+    parser.add_argument("--host", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.host is not None:
+        asyncio.run(be_a_host(given.host))
+    else:
+        for line in asyncio.run(measure(given.rounds)):
+            print(json.dumps(line))
     sys.stdout.flush()
     os._exit(0)
 

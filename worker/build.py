@@ -12,7 +12,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker, WorkerDeploymentConfig
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
 from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.adapters.http_json.profile import load_profiles, require_credentials
@@ -30,6 +30,7 @@ from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.connection import catalog_of
 from counterfoil.models.operations.route import Route
 from counterfoil.worker.engine import TemporalEngine
+from counterfoil.worker.sandbox import CompiledOnce
 from counterfoil.worker.settings import WorkerSettings
 from counterfoil.workflows.application_operation import ApplicationOperation
 from counterfoil.workflows.lenient import OneArgument
@@ -121,9 +122,9 @@ def _main_worker(settings: WorkerSettings, client: Client, activities: Operation
     )
 
 
-def workflow_runner() -> SandboxedWorkflowRunner:
+def workflow_runner() -> CompiledOnce:
     """Temporal's sandbox, with the modules passed through that are costly to load and safe to share."""
-    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
+    return CompiledOnce(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
 
 
 def _adapter_worker(settings: WorkerSettings, client: Client, activities: OperationActivities, queue: str) -> Worker:

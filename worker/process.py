@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -55,6 +56,8 @@ async def serve(
             tries=settings.connect_tries,
             usual_place=settings.usual_temporal,
         )
+    # Temporal's sandbox loads a workflow's file anew for every workflow: let it find it compiled.
+    sys.dont_write_bytecode = False
     await migrate_patiently(settings)
     await namespace_patiently(client, settings)
     unit = build_unit(settings, client, catalog=catalog)

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, delete, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
+from counterfoil.activities.store.prepared import Prepared
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode
 from counterfoil.models.operations.contract import Resource, ResourceKind, resource_digest, workspace_digest
@@ -28,34 +30,43 @@ WAKE_LIMIT = 64
 """How many waiters of one resource a release names at most; the next release names the next ones."""
 
 # The statements of the common case, where nobody is in the way and nobody waits, are made once.
-_NAME_ON_SQLITE = sqlite_insert(RESOURCES).on_conflict_do_nothing()
+_NAME_ON_SQLITE = Prepared(sqlite_insert(RESOURCES).on_conflict_do_nothing())
 _NAME_ON_POSTGRES = postgres_insert(RESOURCES).on_conflict_do_nothing()
-_CLAIM = insert(CLAIMS)
-_MARK = (
+_CLAIM = Prepared(insert(CLAIMS))
+_MARK = Prepared(
     update(CLAIMS)
     .where(CLAIMS.c.operation_id == bindparam("operation"))
     .values(held=bindparam("now_held"), overtakable=bindparam("now_overtakable"))
 )
-_GIVE_UP = (
+_GIVE_UP = Prepared(
     delete(CLAIMS)
     .where(CLAIMS.c.operation_id == bindparam("operation"))
     .returning(CLAIMS.c.resource, CLAIMS.c.exclusive)
 )
-_THOSE_OF = select(CLAIMS).where(CLAIMS.c.operation_id == bindparam("operation")).order_by(CLAIMS.c.resource)
-_THESE = CLAIMS.c.resource.in_(bindparam("resources", expanding=True))
-_WAITS = select(CLAIMS.c.operation_id).where(_THESE, CLAIMS.c.held.is_(False)).limit(1)
-_IN_THE_WAY = (
-    select(CLAIMS.c.operation_id)
-    .where(
-        _THESE,
-        CLAIMS.c.operation_id != bindparam("operation"),
-        or_(
-            CLAIMS.c.exclusive.is_(True),
-            CLAIMS.c.resource.in_(bindparam("exclusive", expanding=True)),
-        ),
-    )
-    .limit(1)
-)
+_THOSE_OF = Prepared(select(CLAIMS).where(CLAIMS.c.operation_id == bindparam("operation")).order_by(CLAIMS.c.resource))
+
+
+@lru_cache(maxsize=256)
+def _who_waits(count: int) -> Prepared:
+    """For `count` resources: somebody who waits for one of them."""
+    these = _one_of("resource", count)
+    return Prepared(select(CLAIMS.c.operation_id).where(these, CLAIMS.c.held.is_(False)).limit(1))
+
+
+@lru_cache(maxsize=1024)
+def _who_is_there(count: int, exclusive: int) -> Prepared:
+    """For `count` resources, `exclusive` of them wanted alone: somebody else whose claim, held or not, conflicts."""
+    conflicts = or_(CLAIMS.c.exclusive.is_(True), _one_of("exclusive", exclusive))
+    others = CLAIMS.c.operation_id != bindparam("operation")
+    return Prepared(select(CLAIMS.c.operation_id).where(_one_of("resource", count), others, conflicts).limit(1))
+
+
+def _one_of(name: str, count: int) -> ColumnElement[bool]:
+    return CLAIMS.c.resource.in_([bindparam(f"{name}_{place}") for place in range(count)])
+
+
+def _named(name: str, resources: Sequence[str]) -> dict[str, str]:
+    return {f"{name}_{place}": resource for place, resource in enumerate(resources)}
 
 
 @dataclass(frozen=True)
@@ -137,7 +148,10 @@ async def release(work: UnitOfWork, operation_id: str) -> None:
     """Give up all claims of an operation, and name the waiters that may go next in `work.wakes`."""
     await _lock_resources_of(work, operation_id)
     freed = (await work.session.execute(_GIVE_UP, {"operation": operation_id})).all()
-    if not freed or not await _somebody(work, _WAITS, {"resources": [claim.resource for claim in freed]}):
+    if not freed:
+        return
+    waits_for_it = _named("resource", [claim.resource for claim in freed])
+    if not (await work.session.execute(_who_waits(len(freed)), waits_for_it)).rows:
         return
     stood_in_everyones_way = [claim.resource for claim in freed if claim.exclusive]
     shared = [claim.resource for claim in freed if not claim.exclusive]
@@ -160,7 +174,7 @@ async def let_others_pass(work: UnitOfWork, operation_id: str) -> None:
         or_(CLAIMS.c.exclusive.is_(True), CLAIMS.c.resource.in_(exclusive)),
     )
     overtakable = update(CLAIMS).where(CLAIMS.c.operation_id.in_(stuck)).values(overtakable=True)
-    marked = (await work.session.execute(overtakable.returning(CLAIMS.c.resource))).scalars().all()
+    marked = (await work.session.execute(overtakable.returning(CLAIMS.c.resource))).scalars()
     if marked:
         behind = and_(CLAIMS.c.resource.in_(set(marked)), CLAIMS.c.overtakable.is_(False))
         await _name_next_waiters(work, behind)
@@ -199,8 +213,8 @@ async def _blocker(
     """A claim that stands in the way; of several, one that an unknown effect holds."""
     everything = [need.resource for need in needs]
     exclusive = [need.resource for need in needs if need.exclusive]
-    asked = {"resources": everything, "exclusive": exclusive, "operation": operation_id}
-    if not await _somebody(work, _IN_THE_WAY, asked):
+    asked = {"operation": operation_id} | _named("resource", everything) | _named("exclusive", exclusive)
+    if not (await work.session.execute(_who_is_there(len(everything), len(exclusive)), asked)).rows:
         return None
     conflicts = or_(CLAIMS.c.exclusive.is_(True), CLAIMS.c.resource.in_(exclusive))
     earlier: ColumnElement[bool] = or_(
@@ -222,10 +236,6 @@ async def _blocker(
     if found is None:
         return None
     return _Blocker(found.operation_id, found.resource, found.held, found.held and found.state == State.UNKNOWN)
-
-
-async def _somebody(work: UnitOfWork, question: Select[Any], asked: dict[str, Any]) -> bool:
-    return (await work.session.execute(question, asked)).first() is not None
 
 
 async def _name_next_waiters(work: UnitOfWork, waits: ColumnElement[bool]) -> None:

@@ -21,8 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from counterfoil.activities.store.group_commit import BUSY_TIMEOUT_SECONDS, GroupCommit
-from counterfoil.activities.store.session import StoreSession
-from counterfoil.activities.store.unit import UnitOfWork, direct_unit
+from counterfoil.activities.store.unit import UnitOfWork, awaited_unit, direct_unit
 from counterfoil.models.common import Clock, utc_now
 from counterfoil.models.errors import ErrorCode, Unavailable
 
@@ -90,7 +89,7 @@ class Database:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         async with self._async.connect() as connection:
             await connection.execution_options(**options)
-            work = UnitOfWork(StoreSession(connection.execute), self.clock(), on_sqlite=False, read_only=read_only)
+            work = awaited_unit(connection, self.clock(), read_only=read_only)
             yield work
             if not read_only:
                 await work.write()

@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
+from counterfoil.activities.store.prepared import Prepared
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import SYSTEM, Actor, canonical_json
 from counterfoil.models.errors import ErrorCode, Refusal
@@ -23,14 +24,14 @@ from counterfoil.models.tables import LEDGER, SESSIONS, LedgerRow, OperationRow
 OPERATION = "operation"
 DATA_LIMIT_BYTES = 4096
 
-_INSERT = insert(LEDGER)
-_COUNT_ON = (
+_INSERT = Prepared(insert(LEDGER))
+_COUNT_ON = Prepared(
     update(SESSIONS)
     .where(SESSIONS.c.id == bindparam("session"))
     .values(timeline=SESSIONS.c.timeline + bindparam("more"))
     .returning(SESSIONS.c.timeline)
 )
-_HISTORY = (
+_HISTORY = Prepared(
     select(LEDGER)
     .where(
         LEDGER.c.subject_kind == OPERATION,
@@ -93,12 +94,12 @@ async def _write(work: UnitOfWork) -> None:
 async def _counted_on(work: UnitOfWork, session: str, workspace: str, more: int) -> int:
     """The timeline's new head; from now on this unit holds the session's row, the last it locks."""
     asked = {"session": session, "more": more}
-    counted = (await work.session.execute(_COUNT_ON, asked)).scalar_one_or_none()
+    counted = (await work.session.execute(_COUNT_ON, asked)).scalar()
     if counted is None:
         make = sqlite_insert if work.on_sqlite else postgres_insert
         values = {"id": session, "workspace": workspace, "timeline": 0}
         await work.session.execute(make(SESSIONS).values(values).on_conflict_do_nothing())
-        counted = (await work.session.execute(_COUNT_ON, asked)).scalar_one()
+        counted = (await work.session.execute(_COUNT_ON, asked)).scalar()
     return int(counted)
 
 

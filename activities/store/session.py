@@ -5,19 +5,20 @@ The statements by which rows are read and written are made once a process, which
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import CursorResult, Executable, Insert, Select, Update, bindparam, insert, select, update
+from sqlalchemy import Executable, bindparam, insert, select, update
 from sqlmodel import SQLModel
 
+from counterfoil.activities.store.prepared import Found, Parameters, Prepared
 from counterfoil.models.tables import table_of
 
 Row = TypeVar("Row", bound=SQLModel)
-Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-Execute = Callable[[Executable, Parameters], Awaitable[CursorResult[Any]]]
+Statement = Executable | Prepared
+Execute = Callable[[Statement, Parameters], Awaitable[Found]]
 
 
 @dataclass
@@ -78,11 +79,11 @@ class StoreSession:
         if written.rowcount != 1:
             raise LookupError(f"a row of {entity.__tablename__} is gone that this transaction has read")
 
-    async def all(self, entity: type[Row], statement: Select[Any], params: Parameters = None) -> list[Row]:
+    async def all(self, entity: type[Row], statement: Statement, params: Parameters = None) -> list[Row]:
         """The rows that a query over an entity's table finds, to look at: changes of these are not written."""
         return [_made(entity, found) for found in (await self._execute(statement, params)).all()]
 
-    async def execute(self, statement: Executable, params: Parameters = None) -> CursorResult[Any]:
+    async def execute(self, statement: Statement, params: Parameters = None) -> Found:
         """Run any other statement. It does not see what was added or changed and not flushed."""
         return await self._execute(statement, params)
 
@@ -102,20 +103,21 @@ def _key_names(entity: type[SQLModel]) -> tuple[str, ...]:
 
 
 @lru_cache
-def _by_key(entity: type[SQLModel], lock: bool) -> Select[Any]:
+def _by_key(entity: type[SQLModel], lock: bool) -> Prepared:
     table = table_of(entity)
     query = select(table).where(*_is_key(entity))
-    return query.with_for_update() if lock else query
+    return Prepared(query.with_for_update() if lock else query)
 
 
 @lru_cache
-def _new(entity: type[SQLModel]) -> Insert:
-    return insert(table_of(entity))
+def _new(entity: type[SQLModel]) -> Prepared:
+    return Prepared(insert(table_of(entity)))
 
 
 @lru_cache(maxsize=1024)
-def _change(entity: type[SQLModel], names: tuple[str, ...]) -> Update:
-    return update(table_of(entity)).where(*_is_key(entity)).values({name: bindparam(f"new_{name}") for name in names})
+def _change(entity: type[SQLModel], names: tuple[str, ...]) -> Prepared:
+    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names}
+    return Prepared(update(table_of(entity)).where(*_is_key(entity)).values(values))
 
 
 def _is_key(entity: type[SQLModel]) -> list[Any]:

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Executable
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from counterfoil.activities.store.session import Parameters, StoreSession
+from counterfoil.activities.store.prepared import Found, Parameters, Prepared, found_by, run_on_sqlite
+from counterfoil.activities.store.session import Statement, StoreSession
 
 
 class UnitOfWork:
@@ -42,7 +44,21 @@ class UnitOfWork:
 def direct_unit(connection: Connection, now: datetime, *, read_only: bool = False) -> UnitOfWork:
     """A unit on a blocking connection that answers without waiting, which is SQLite's."""
 
-    async def execute(statement: Executable, params: Parameters = None) -> CursorResult[Any]:
-        return connection.execute(statement, params)
+    driver: Any = connection.connection.driver_connection
+
+    async def execute(statement: Statement, params: Parameters = None) -> Found:
+        if isinstance(statement, Prepared):
+            return run_on_sqlite(driver, statement, params)
+        return found_by(connection.execute(statement, params))
 
     return UnitOfWork(StoreSession(execute), now, on_sqlite=True, read_only=read_only)
+
+
+def awaited_unit(connection: AsyncConnection, now: datetime, *, read_only: bool = False) -> UnitOfWork:
+    """A unit on a connection that is waited for, which is PostgreSQL's."""
+
+    async def execute(statement: Statement, params: Parameters = None) -> Found:
+        plain = statement.statement if isinstance(statement, Prepared) else statement
+        return found_by(await connection.execute(plain, params))
+
+    return UnitOfWork(StoreSession(execute), now, on_sqlite=False, read_only=read_only)

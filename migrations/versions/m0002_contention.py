@@ -1,4 +1,4 @@
-"""What operations under contention need: epochs and pauses, cost, supersession, dependencies, permissions, deliveries."""
+"""Operations under contention: epochs, pauses, cost, supersession, dependencies, permissions, deliveries."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -45,7 +45,7 @@ def adding(name: str):
 
 async def names(database: Database) -> list[str]:
     async def read(unit: UnitOfWork) -> list[str]:
-        return sorted((await unit.session.execute(select(RESOURCES.c.name))).scalars().all())
+        return sorted((await unit.session.execute(select(RESOURCES.c.name))).scalars())
 
     return await database.read(read)
 
@@ -106,7 +106,7 @@ async def test_an_instant_comes_back_in_utc_as_it_went_in(database: Database) ->
     await database.run(write)
 
     async def read(work: UnitOfWork) -> datetime:
-        return (await work.session.execute(select(LEDGER.c.at))).scalar_one()
+        return (await work.session.execute(select(LEDGER.c.at))).scalar()
 
     assert (await database.read(read)).isoformat() == "2026-07-01T12:30:00.000001+00:00"
 
@@ -133,7 +133,7 @@ async def test_concurrent_writers_lose_no_update(database: Database) -> None:
     await asyncio.gather(*[database.run(increment) for _ in range(30)])
 
     async def read(work: UnitOfWork) -> int:
-        return (await work.session.execute(select(SESSIONS.c.timeline))).scalar_one()
+        return (await work.session.execute(select(SESSIONS.c.timeline))).scalar()
 
     assert await database.read(read) == 30
 
@@ -367,9 +367,9 @@ async def test_a_snapshot_sees_one_state_of_the_database_throughout(database: Da
     await database.run(adding("before"))
 
     async def twice(unit: UnitOfWork) -> tuple[int, int]:
-        first = len((await unit.session.execute(select(RESOURCES.c.name))).scalars().all())
+        first = len((await unit.session.execute(select(RESOURCES.c.name))).scalars())
         await database.run(adding("in between"))
-        second = len((await unit.session.execute(select(RESOURCES.c.name))).scalars().all())
+        second = len((await unit.session.execute(select(RESOURCES.c.name))).scalars())
         return first, second
 
     assert await database.read(twice) == (1, 1)
