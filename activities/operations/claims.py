@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, delete, false, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -49,20 +49,20 @@ _THOSE_OF = Prepared(select(CLAIMS).where(CLAIMS.c.operation_id == bindparam("op
 @lru_cache(maxsize=256)
 def _who_waits(count: int) -> Prepared:
     """For `count` resources: somebody who waits for one of them."""
-    these = _one_of("resource", count)
+    these = _one_of("these", count)
     return Prepared(select(CLAIMS.c.operation_id).where(these, CLAIMS.c.held.is_(False)).limit(1))
 
 
 @lru_cache(maxsize=1024)
 def _who_is_there(count: int, exclusive: int) -> Prepared:
     """For `count` resources, `exclusive` of them wanted alone: somebody else whose claim, held or not, conflicts."""
-    conflicts = or_(CLAIMS.c.exclusive.is_(True), _one_of("exclusive", exclusive))
+    conflicts = or_(CLAIMS.c.exclusive.is_(True), _one_of("alone", exclusive))
     others = CLAIMS.c.operation_id != bindparam("operation")
-    return Prepared(select(CLAIMS.c.operation_id).where(_one_of("resource", count), others, conflicts).limit(1))
+    return Prepared(select(CLAIMS.c.operation_id).where(_one_of("these", count), others, conflicts).limit(1))
 
 
 def _one_of(name: str, count: int) -> ColumnElement[bool]:
-    return CLAIMS.c.resource.in_([bindparam(f"{name}_{place}") for place in range(count)])
+    return or_(false(), *(CLAIMS.c.resource == bindparam(f"{name}_{place}") for place in range(count)))
 
 
 def _named(name: str, resources: Sequence[str]) -> dict[str, str]:
@@ -150,7 +150,7 @@ async def release(work: UnitOfWork, operation_id: str) -> None:
     freed = (await work.session.execute(_GIVE_UP, {"operation": operation_id})).all()
     if not freed:
         return
-    waits_for_it = _named("resource", [claim.resource for claim in freed])
+    waits_for_it = _named("these", [claim.resource for claim in freed])
     if not (await work.session.execute(_who_waits(len(freed)), waits_for_it)).rows:
         return
     stood_in_everyones_way = [claim.resource for claim in freed if claim.exclusive]
@@ -213,7 +213,7 @@ async def _blocker(
     """A claim that stands in the way; of several, one that an unknown effect holds."""
     everything = [need.resource for need in needs]
     exclusive = [need.resource for need in needs if need.exclusive]
-    asked = {"operation": operation_id} | _named("resource", everything) | _named("exclusive", exclusive)
+    asked = {"operation": operation_id} | _named("these", everything) | _named("alone", exclusive)
     if not (await work.session.execute(_who_is_there(len(everything), len(exclusive)), asked)).rows:
         return None
     conflicts = or_(CLAIMS.c.exclusive.is_(True), CLAIMS.c.resource.in_(exclusive))

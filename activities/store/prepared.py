@@ -31,6 +31,8 @@ class Prepared:
 
     def _on_sqlite(self, given: tuple[str, ...]) -> _Compiled:
         compiled = self.statement.compile(dialect=DIALECT, column_keys=list(given))
+        if "POSTCOMPILE" in str(compiled):
+            raise ValueError(f"a prepared statement cannot have a list as a parameter: {compiled}")
         names = tuple(compiled.positiontup or ())
         binds = [compiled.binds[name].type.dialect_impl(DIALECT).bind_processor(DIALECT) for name in names]
         columns = list(self.statement.exported_columns)

@@ -20,7 +20,7 @@ class ReadsTheClock:
         import datetime
 
         try:
-            return datetime.datetime.now().isoformat()  # noqa: DTZ005
+            return datetime.datetime.now().isoformat()
         except RestrictedWorkflowAccessError as error:
             raise ApplicationError("restricted", type="RESTRICTED") from error
 
