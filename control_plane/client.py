@@ -42,17 +42,11 @@ from counterfoil.models.operations.commands import (
     REQUIRED_SCOPE,
     Answer,
     AnswerStatus,
-    Cancel,
     Command,
     CommandName,
-    Decide,
-    Execute,
-    Prepare,
-    Reconcile,
-    Repair,
     ResolutionStatus,
-    ResolveUnknown,
     Verdict,
+    parsed,
     seal,
 )
 from counterfoil.models.operations.contract import OperationRequest
@@ -182,25 +176,25 @@ class ControlPlane(OperationReader):
         key: str | None = None,
     ) -> Answer:
         """Answer the question of exactly the proposal that was looked at. Raises `Refusal` with its reason."""
-        command = Decide(proposal_digest=proposal_digest, verdict=Verdict(verdict), notes=notes, key=key)
-        return await self._command(operation_id, CommandName.DECIDE, command)
+        given = {"proposal_digest": proposal_digest, "verdict": verdict, "notes": notes, "key": key}
+        return await self._command(operation_id, CommandName.DECIDE, given)
 
     async def cancel(self, operation_id: str, reason: str, *, key: str | None = None) -> Answer:
         """Ask that the operation end without further effect. Never an undo."""
-        return await self._command(operation_id, CommandName.CANCEL, Cancel(reason=reason, key=key))
+        return await self._command(operation_id, CommandName.CANCEL, {"reason": reason, "key": key})
 
     async def prepare(self, operation_id: str, *, key: str | None = None) -> Answer:
         """Let a held operation prepare its proposal."""
-        return await self._command(operation_id, CommandName.PREPARE, Prepare(key=key))
+        return await self._command(operation_id, CommandName.PREPARE, {"key": key})
 
     async def execute(self, operation_id: str, *, key: str | None = None) -> Answer:
         """Let a held or prepared operation go on to its effect."""
-        return await self._command(operation_id, CommandName.EXECUTE, Execute(key=key))
+        return await self._command(operation_id, CommandName.EXECUTE, {"key": key})
 
     async def reconcile(self, operation_id: str, *, key: str | None = None) -> Answer:
         """Observe an unknown effect once more, or refresh a completed operation's verification."""
         unique = key or utc_now().isoformat()
-        return await self._command(operation_id, CommandName.RECONCILE, Reconcile(key=unique))
+        return await self._command(operation_id, CommandName.RECONCILE, {"key": unique})
 
     async def resolve_unknown(
         self,
@@ -212,21 +206,21 @@ class ControlPlane(OperationReader):
         summary: str,
     ) -> Answer:
         """Attest what became of an unknown effect, where observation is unsupported or exhausted."""
-        command = ResolveUnknown(
-            expected_revision=expected_revision,
-            resolution_key=resolution_key,
-            status=ResolutionStatus(status),
-            summary=summary,
-        )
-        return await self._command(operation_id, CommandName.RESOLVE_UNKNOWN, command)
+        given = {
+            "expected_revision": expected_revision,
+            "resolution_key": resolution_key,
+            "status": status,
+            "summary": summary,
+        }
+        return await self._command(operation_id, CommandName.RESOLVE_UNKNOWN, given)
 
     async def repair(self, operation_id: str, reason: str) -> Answer:
         """Bring a store that was restored from before up to what the operation's workflow remembers."""
-        command = Repair(reason=reason, key=utc_now().isoformat())
-        return await self._command(operation_id, CommandName.REPAIR, command)
+        given = {"reason": reason, "key": utc_now().isoformat()}
+        return await self._command(operation_id, CommandName.REPAIR, given)
 
-    async def _command(self, operation_id: str, name: CommandName, command: Command) -> Answer:
-        argument = self._sealed(operation_id, name, command)
+    async def _command(self, operation_id: str, name: CommandName, given: dict[str, Any]) -> Answer:
+        argument = self._sealed(operation_id, name, parsed(given, name, operation_id))
         if name is not CommandName.REPAIR:
             await self._database.read(lambda work: records.find(work, operation_id))
         start = partial(
@@ -276,16 +270,18 @@ class ControlPlane(OperationReader):
             # A new run may follow a finished one only where the row is settled too: an open row is older than that.
             settled = await self._is_settled(operation_id)
             reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+            called = self._temporal.execute_update_with_start_workflow(
+                update,
+                args=arguments,
+                start_workflow_operation=start(
+                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE if settled else reuse
+                ),
+                result_type=result_type,
+                rpc_timeout=self._timeout,
+            )
             try:
-                return await self._temporal.execute_update_with_start_workflow(
-                    update,
-                    args=arguments,
-                    start_workflow_operation=start(
-                        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE if settled else reuse
-                    ),
-                    result_type=result_type,
-                    rpc_timeout=self._timeout,
-                )
+                # The time-out of one call is not enough: the client calls again for as long as no worker answers.
+                return await asyncio.wait_for(called, self._timeout.total_seconds())
             except WorkflowUpdateFailedError as error:
                 raise _refusal(error.cause, operation_id) from error
             except WorkflowAlreadyStartedError as error:

@@ -284,6 +284,7 @@ async def play(keep: bool) -> None:
         if keep:
             console.print("The stack stays up for you to look around; Ctrl-C ends it.")
             await asyncio.Event().wait()
+        console.print("The server ends now. `make demo KEEP=1` leaves it up, so that you can open the histories.")
 
 
 async def connected() -> ControlPlane:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from pydantic import ValidationError
+
 
 class ErrorCode(StrEnum):
     """Every code a caller can meet. Codes are never renamed or reused."""
@@ -127,3 +129,9 @@ class Refusal(CounterfoilError):
 
 class Unavailable(CounterfoilError):
     """Something this process needs does not answer now; trying again may succeed."""
+
+
+def what_is_wrong(error: ValidationError, whole: str) -> str:
+    """The first few problems of something that was sent, without what was sent. `whole` names it."""
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or whole}: {one['msg']}" for one in problems[:5])

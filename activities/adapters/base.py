@@ -26,6 +26,7 @@ from counterfoil.models.operations.outcomes import (
     PreparationOutcome,
     Prepared,
     Readiness,
+    TypedResult,
     VerificationOutcome,
 )
 from counterfoil.models.operations.route import Route
@@ -86,6 +87,8 @@ class Order:
     generation: int
     dispatched_at: datetime | None = None
     external_id: str | None = None
+    result: TypedResult | None = None
+    """What this operation is recorded to have done, where that is known: a verification may start from it."""
     approved: bool = False
     """Whether a person approved exactly this proposal."""
 

@@ -123,7 +123,8 @@ class Slot:
 def told(error: BaseException) -> str:
     """An exception in one line; one that cannot even be written down, by its type."""
     try:
-        return f"{type(error).__name__}: {error}"
+        # Half a character, which a program may well put into a message, can be written down nowhere.
+        return f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
     except BaseException:  # a hostile __str__ must not pass for silence
         return type(error).__name__
 

@@ -16,7 +16,7 @@ from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.ledger import Entry
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import SYSTEM, Actor, BlobRef
-from counterfoil.models.errors import ErrorCode, Refusal
+from counterfoil.models.errors import ErrorCode, Refusal, what_is_wrong
 from counterfoil.models.operations import rules
 from counterfoil.models.operations.contract import (
     INPUT_LIMIT_BYTES,
@@ -51,10 +51,10 @@ def parse_request(raw: Any) -> OperationRequest:
             )
         return OperationRequest.model_validate_json(text)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False, include_input=False)
-        told = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'request'}: {one['msg']}" for one in problems[:5])
         raise Refusal(
-            ErrorCode.BAD_REQUEST, told, remedy="send one OperationRequest; docs/operations.md lists its fields"
+            ErrorCode.BAD_REQUEST,
+            what_is_wrong(error, "request"),
+            remedy="send one OperationRequest; docs/operations.md lists its fields",
         ) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise Refusal(

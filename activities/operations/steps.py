@@ -40,6 +40,7 @@ from counterfoil.models.common import BlobRef
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
 from counterfoil.models.operations.contract import OperationRequest
 from counterfoil.models.operations.lifecycle import Event, State
+from counterfoil.models.operations.outcomes import TypedResult
 from counterfoil.models.operations.route import Route
 from counterfoil.models.operations.view import (
     Blocked,
@@ -125,6 +126,7 @@ class Steps:
             generation=row.generation,
             dispatched_at=row.dispatched_at,
             external_id=row.external_id,
+            result=None if row.result is None else TypedResult.model_validate_json(row.result),
             approved=row.approved_digest is not None and row.approved_digest == row.proposal_digest,
         )
 

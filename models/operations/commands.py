@@ -213,7 +213,7 @@ def unseal(received: Received, *, operation_id: str, key: bytes | None, allow_un
     payload = received.payload
     if isinstance(payload, dict) and "seal" in payload:
         return _sealed(payload, name, operation_id, key)
-    command = _parsed(payload, name, operation_id)
+    command = parsed(payload, name, operation_id)
     if not allow_unsealed and received.channel != "temporal_cancel":
         raise Refusal(
             ErrorCode.UNAUTHENTICATED,
@@ -259,10 +259,11 @@ def _sealed(payload: dict[str, Any], name: CommandName, operation_id: str, key: 
             subject=operation_id,
             remedy=f"ask someone with the scope '{needed}'",
         )
-    return _parsed(body, name, operation_id), Actor(principal=mark.principal, authenticated=True, scope=mark.scope)
+    return parsed(body, name, operation_id), Actor(principal=mark.principal, authenticated=True, scope=mark.scope)
 
 
-def _parsed(body: Any, name: CommandName, operation_id: str) -> Command:
+def parsed(body: Any, name: CommandName, operation_id: str) -> Command:
+    """A command of what a sender gave. Raises `Refusal` (`BAD_COMMAND`)."""
     try:
         return CONTRACTS[name].model_validate_json(json.dumps(body))
     except (ValidationError, TypeError, ValueError, RecursionError) as error:

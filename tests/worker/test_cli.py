@@ -256,9 +256,13 @@ def test_without_a_digest_nothing_is_decided_unless_somebody_confirms(dev: Dev):
 
     unasked = dev.run("operation", "decide", operation_id, "approve", "--json")
     state_then = dev.json("operation", "show", operation_id)["state"]
+    nonsense = dev.run("operation", "decide", operation_id, "approve", "--digest", "sha256:00", "--json")
+    wordy = dev.run("operation", "cancel", operation_id, "--reason", "x" * 20_000, "--json")
     confirmed = dev.run("operation", "decide", operation_id, "approve", "--yes")
 
     assert (unasked.returncode, error_of(unasked)["code"]) == (2, "BAD_COMMAND")
+    assert (nonsense.returncode, error_of(nonsense)["code"]) == (2, "BAD_COMMAND")
+    assert (wordy.returncode, error_of(wordy)["code"]) == (2, "BAD_COMMAND")
     assert state_then == "awaiting_decision"
     assert confirmed.returncode == 0
     assert created["proposal_digest"] in confirmed.stdout

@@ -702,3 +702,18 @@ async def test_with_a_key_nothing_in_a_history_can_be_read(server: TemporalServe
     await stack.close()
     assert len(history.history.events) > 15
     assert b"SECRET" not in history.SerializeToString()
+
+
+async def test_a_client_is_told_in_time_that_no_worker_answers(stack: Stack):
+    scripted(stack.catalog)
+    await stack.start()
+    await stack.stop()
+    impatient = stack.control_plane(timeout_seconds=2)
+
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(CounterfoilError) as refused:
+        await impatient.create(request())
+
+    assert refused.value.code == "TIMED_OUT"
+    assert "check that a worker runs" in refused.value.remedy
+    assert asyncio.get_running_loop().time() - began < 10

@@ -29,7 +29,7 @@ from counterfoil.activities.adapters.http_json.profile import HttpProfile
 from counterfoil.activities.adapters.http_json.promises import route_for, route_of
 from counterfoil.activities.adapters.http_json.reading import Budget, Found, Gone, NoAnswer, Target
 from counterfoil.activities.adapters.http_json.records import RecordLooker
-from counterfoil.activities.adapters.http_json.results import reason_in
+from counterfoil.activities.adapters.http_json.results import reason_in, recorded_id
 from counterfoil.activities.adapters.http_json.sending import Call, Lost, NotSent, Reply, Sender
 from counterfoil.activities.adapters.http_json.verifying import Verifier
 from counterfoil.models.common import canonical_json, utc_now
@@ -194,6 +194,7 @@ class HttpJson:
             operation_id=context.operation_id,
             generation=order.generation,
             external_id=order.external_id,
+            recorded_id=recorded_id(order.result),
             entity=self._entity(order),
             change=_change_of(order),
             plan=plan,

@@ -23,6 +23,8 @@ class Look:
     generation: int
     external_id: str | None
     """The address of a job, from the root of the origin."""
+    recorded_id: str | None
+    """The id of the record in question, where the operation's result tells it."""
     entity: Entity
     change: RecordChange
     plan: Plan

@@ -64,3 +64,11 @@ def reason_in(profile: HttpProfile, reply: Reply) -> str:
         return ""
     said = pick(reply.record, profile.problem_field)
     return f": {visible(said)}" if isinstance(said, str) and said else ""
+
+
+def recorded_id(result: TypedResult | None) -> str | None:
+    """The id of the record that an operation's result names."""
+    if result is None or result.kind != RESULT_KIND:
+        return None
+    named = result.data.get("id")
+    return named if isinstance(named, str) else None

@@ -50,7 +50,7 @@ class Verifier:
                 return self._there(look, record_id, path, found)
 
     async def _record_id(self, look: Look) -> str | None:
-        known = look.change.id or self._target.memory.record_of(look.operation_id)
+        known = look.change.id or self._target.memory.record_of(look.operation_id) or look.recorded_id
         if known is not None:
             return known
         if look.external_id is not None and self._jobs is not None:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from counterfoil.models.common import Contract, Identifier
-from counterfoil.models.errors import ErrorCode, Refusal
+from counterfoil.models.errors import ErrorCode, Refusal, what_is_wrong
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 """The name of an environment variable of the worker. Its value is read when the server is reached, and never kept."""
@@ -165,9 +165,7 @@ def _load(file: Path) -> ServerProfile:
     try:
         return ServerProfile.model_validate(values)
     except ValidationError as error:
-        problems = error.errors(include_input=False, include_url=False, include_context=False)
-        told = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'profile'}: {one['msg']}" for one in problems[:5])
-        raise _invalid(file, told) from None
+        raise _invalid(file, what_is_wrong(error, "profile")) from None
 
 
 def _place(error: Exception) -> str:

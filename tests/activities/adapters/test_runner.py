@@ -90,6 +90,7 @@ async def test_arguments_and_answers_pass_through(runner: AdapterRunner):
 @pytest.mark.parametrize(
     ("raised", "told"),
     [
+        (ValueError("half \ud83d"), "ValueError: half ?"),
         (ValueError("boom"), "ValueError: boom"),
         (SystemExit(3), "SystemExit: 3"),
         (KeyboardInterrupt(), "KeyboardInterrupt: "),

@@ -45,6 +45,18 @@ async def test_a_new_record_is_found_by_its_key_where_its_id_is_forgotten(
     assert len(target.effects()) == 1
 
 
+async def test_a_new_record_that_no_look_up_finds_is_verified_by_the_id_in_the_recorded_result(
+    desk_of: Callable[..., Desk], target: JsonTarget
+):
+    entity = {"path": "contacts", "etags": True, "reads": "strong"}
+    desk, another_process = desk_of(entities={"contact": entity}), desk_of(entities={"contact": entity})
+    order = await desk.prepared("create", fields={"name": "Ada"})
+    outcome = await desk.execute(order)
+
+    assert isinstance(await another_process.verify(order), VerificationUnavailable)
+    assert isinstance(await another_process.verify(replace(order, result=outcome.result)), Verified)
+
+
 async def test_an_update_shows_before_and_after_and_binds_the_etag(desk: Desk, target: JsonTarget):
     target.add("contacts", id="7", name="Ada", role="author")
     order = await desk.prepared("update", id="7", fields={"name": "Ada Lovelace"})
