@@ -39,8 +39,11 @@ from counterfoil.models.operations.route import Route
 from counterfoil.worker.embedded import temporal_server
 from counterfoil.worker.process import serve
 from counterfoil.worker.settings import WorkerSettings
+from waiting import handing_on
 
 BATCHES = 5
+UNDER_WAY = (1, 5, 20, 50, 200)
+WAITING = (1, 10, 1000)
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
 ROUTE = Route(
     id="bench.quick.v1",
@@ -97,6 +100,18 @@ class Bench:
             input={"record": record, "value": 7},
             resources=(Resource(kind="remote_entity", system="bench", identity=record),),
         )
+
+    async def handing_on(self, waiting: int) -> float:
+        """Seconds to hand one resource on in the store, with so many who wait."""
+        catalog = Catalog()
+        catalog.register(QuickAdapter())
+        one = Resource(kind="remote_entity", system="bench", identity="the one")
+
+        def for_the_same() -> OperationRequest:
+            return self.request().model_copy(update={"resources": (one,)})
+
+        with tempfile.TemporaryDirectory(prefix="counterfoil-bench-") as folder:
+            return await handing_on(Path(folder), catalog, for_the_same, waiting)
 
     async def operation(self) -> None:
         request = self.request()
@@ -274,6 +289,10 @@ async def figures(bench: Bench, stopwatch: Stopwatch, rounds: int) -> list[dict[
         for _ in range(BATCHES):
             for kind, found in rates.items():
                 found.append(await rate(kind, 2 * rounds, 20))
+        console.print("Throughput by how many are under way at a time …")
+        spread = {under_way: await rate("operation", max(20, 2 * under_way), under_way) for under_way in UNDER_WAY}
+    console.print("Handing one resource on, with few and with many who wait for it …")
+    handed_on = {waiting: await bench.handing_on(waiting) for waiting in WAITING}
     show_history(our_events)
     latency = statistics.median(ours) / statistics.median(floor)
     table = Table("", "operation", "bare workflow", "ratio", title="Created → verified", title_justify="left")
@@ -285,11 +304,22 @@ async def figures(bench: Bench, stopwatch: Stopwatch, rounds: int) -> list[dict[
     our_bytes, bare_bytes = (sum(size for _, _, size in events) for events in (our_events, bare_events))
     table.add_row("history bytes", str(our_bytes), str(bare_bytes), f"{our_bytes / bare_bytes:.2f}")
     console.print(table)
+    show_by_count("Throughput, by how many are under way at a time", "a second", spread)
+    by_waiting = {waiting: seconds * 1000 for waiting, seconds in handed_on.items()}
+    show_by_count("Handing one resource on, by how many wait for it", "ms", by_waiting)
+    flatness = handed_on[WAITING[-1]] / handed_on[WAITING[0]]
     return [
         {"bench": "operation latency", "ratio": round(latency, 3), "budget": 1.10, "better": "lower"},
         {"bench": "operation throughput", "ratio": round(our_rate / bare_rate, 3), "budget": 0.90, "better": "higher"},
         {"bench": "operation history events", "ratio": len(our_events), "budget": 24, "better": "lower"},
+        {"bench": "grant with 1,000 waiting", "ratio": round(flatness, 3), "budget": 1.5, "better": "lower"},
     ]
+
+
+def show_by_count(title: str, unit: str, figures: dict[int, float]) -> None:
+    table = Table("", *(f"{count:,}" for count in figures), title=title, title_justify="left")
+    table.add_row(unit, *(f"{figure:.1f}" for figure in figures.values()))
+    console.print(table)
 
 
 def ms(seconds: list[float]) -> str:

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, delete, false, func, insert, or_, select, update
+from sqlalchemy import Boolean, ColumnElement, and_, bindparam, case, delete, false, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -44,6 +43,18 @@ _GIVE_UP = Prepared(
     .returning(CLAIMS.c.resource, CLAIMS.c.exclusive)
 )
 _THOSE_OF = Prepared(select(CLAIMS).where(CLAIMS.c.operation_id == bindparam("operation")).order_by(CLAIMS.c.resource))
+
+_LINE = Prepared(
+    select(CLAIMS)
+    .where(
+        CLAIMS.c.resource == bindparam("resource"),
+        CLAIMS.c.held.is_(False),
+        or_(CLAIMS.c.exclusive.is_(True), bindparam("sharers_too", type_=Boolean)),
+        or_(CLAIMS.c.overtakable.is_(False), bindparam("all_of_them", type_=Boolean)),
+    )
+    .order_by(CLAIMS.c.queued_at, CLAIMS.c.operation_id)
+    .limit(WAKE_LIMIT)
+)
 
 
 @lru_cache(maxsize=256)
@@ -153,13 +164,8 @@ async def release(work: UnitOfWork, operation_id: str) -> None:
     waits_for_it = _named("these", [claim.resource for claim in freed])
     if not (await work.session.execute(_who_waits(len(freed)), waits_for_it)).rows:
         return
-    stood_in_everyones_way = [claim.resource for claim in freed if claim.exclusive]
-    shared = [claim.resource for claim in freed if not claim.exclusive]
-    waits = or_(
-        CLAIMS.c.resource.in_(stood_in_everyones_way),
-        and_(CLAIMS.c.resource.in_(shared), CLAIMS.c.exclusive.is_(True)),
-    )
-    await _name_next_waiters(work, waits)
+    await _name_next_waiters(work, [claim.resource for claim in freed if claim.exclusive])
+    await _name_next_waiters(work, [claim.resource for claim in freed if not claim.exclusive], only_exclusive=True)
 
 
 async def let_others_pass(work: UnitOfWork, operation_id: str) -> None:
@@ -175,9 +181,7 @@ async def let_others_pass(work: UnitOfWork, operation_id: str) -> None:
     )
     overtakable = update(CLAIMS).where(CLAIMS.c.operation_id.in_(stuck)).values(overtakable=True)
     marked = (await work.session.execute(overtakable.returning(CLAIMS.c.resource))).scalars()
-    if marked:
-        behind = and_(CLAIMS.c.resource.in_(set(marked)), CLAIMS.c.overtakable.is_(False))
-        await _name_next_waiters(work, behind)
+    await _name_next_waiters(work, marked, only_standing=True)
 
 
 def _place_in_line(work: UnitOfWork, row: OperationRow, claims: Iterable[ClaimRow]) -> datetime:
@@ -217,37 +221,44 @@ async def _blocker(
     if not (await work.session.execute(_who_is_there(len(everything), len(exclusive)), asked)).rows:
         return None
     conflicts = or_(CLAIMS.c.exclusive.is_(True), CLAIMS.c.resource.in_(exclusive))
-    earlier: ColumnElement[bool] = or_(
-        CLAIMS.c.queued_at < queued_at,
-        and_(CLAIMS.c.queued_at == queued_at, CLAIMS.c.operation_id < operation_id),
-    )
     others = and_(CLAIMS.c.resource.in_(everything), CLAIMS.c.operation_id != operation_id, conflicts)
-    is_held = CLAIMS.c.held.is_(True)
-    waiting = and_(CLAIMS.c.held.is_(False), CLAIMS.c.overtakable.is_(False), earlier)
     unknown_first = case((OPERATIONS.c.state == State.UNKNOWN, 0), else_=1)
-    query = (
-        select(CLAIMS.c.operation_id, CLAIMS.c.resource, CLAIMS.c.held, OPERATIONS.c.state)
+    holding = (
+        select(CLAIMS.c.operation_id, CLAIMS.c.resource, OPERATIONS.c.state)
         .join(OPERATIONS, OPERATIONS.c.id == CLAIMS.c.operation_id)
-        .where(others, or_(is_held, waiting))
-        .order_by(CLAIMS.c.held.desc(), unknown_first)
+        .where(others, CLAIMS.c.held.is_(True))
+        .order_by(unknown_first)
         .limit(1)
     )
-    found = (await work.session.execute(query)).first()
-    if found is None:
-        return None
-    return _Blocker(found.operation_id, found.resource, found.held, found.held and found.state == State.UNKNOWN)
-
-
-async def _name_next_waiters(work: UnitOfWork, waits: ColumnElement[bool]) -> None:
-    """Name, in `work.wakes`, whom each resource goes to next among the claims that `waits` picks."""
-    place = (
-        func.row_number()
-        .over(partition_by=CLAIMS.c.resource, order_by=(CLAIMS.c.queued_at, CLAIMS.c.operation_id))
-        .label("place")
+    if (holder := (await work.session.execute(holding)).first()) is not None:
+        return _Blocker(holder.operation_id, holder.resource, True, holder.state == State.UNKNOWN)
+    # However many wait, those before this one are a range of an index, and one of them is enough.
+    waiting = (
+        select(CLAIMS.c.operation_id, CLAIMS.c.resource)
+        .where(
+            others,
+            CLAIMS.c.held.is_(False),
+            CLAIMS.c.overtakable.is_(False),
+            CLAIMS.c.queued_at <= queued_at,
+            or_(CLAIMS.c.queued_at < queued_at, CLAIMS.c.operation_id < operation_id),
+        )
+        .limit(1)
     )
-    lines = select(CLAIMS, place).where(waits, CLAIMS.c.held.is_(False)).subquery()
-    query = select(lines).where(lines.c.place <= WAKE_LIMIT).order_by(lines.c.resource, lines.c.place)
-    for _, line in groupby((await work.session.execute(query)).all(), key=lambda claim: claim.resource):
+    if (earlier := (await work.session.execute(waiting)).first()) is not None:
+        return _Blocker(earlier.operation_id, earlier.resource, False, False)
+    return None
+
+
+async def _name_next_waiters(
+    work: UnitOfWork, resources: Iterable[str], *, only_exclusive: bool = False, only_standing: bool = False
+) -> None:
+    """Name, in `work.wakes`, whom each resource goes to next.
+
+    `only_exclusive`: those who can share it had nobody in their way; `only_standing`: those who may not be overtaken.
+    """
+    for resource in sorted(set(resources)):
+        asked = {"resource": resource, "sharers_too": not only_exclusive, "all_of_them": not only_standing}
+        line = (await work.session.execute(_LINE, asked)).all()
         work.wakes += [name for name in _first_in(line) if name not in work.wakes]
 
 
