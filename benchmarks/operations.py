@@ -169,22 +169,38 @@ async def throughput(work: Callable[[], Awaitable[None]], total: int, concurrent
 @asynccontextmanager
 async def host_process(address: str) -> AsyncIterator[Callable[[str, int, int], Awaitable[float]]]:
     """A host is a process of its own: it starts `total` of a kind, `concurrent` at a time, and tells the rate."""
-    host = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "--host", address, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
-    assert host.stdin is not None
-    assert host.stdout is not None
-    stdin, stdout = host.stdin, host.stdout
+    async with process("--host", address) as (stdin, stdout):
 
-    async def rate(kind: str, total: int, concurrent: int) -> float:
-        stdin.write(f"{kind} {total} {concurrent}\n".encode())
-        return float(await stdout.readline())
+        async def rate(kind: str, total: int, concurrent: int) -> float:
+            stdin.write(f"{kind} {total} {concurrent}\n".encode())
+            return float(await stdout.readline())
 
-    try:
         yield rate
+
+
+@asynccontextmanager
+async def process(role: str, address: str) -> AsyncIterator[tuple[asyncio.StreamWriter, asyncio.StreamReader]]:
+    """This program in another role, until its input ends."""
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, role, address, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert other.stdin is not None
+    assert other.stdout is not None
+    try:
+        yield other.stdin, other.stdout
     finally:
-        stdin.close()
-        await host.wait()
+        other.stdin.close()
+        await other.wait()
+
+
+async def be_a_bare_worker(address: str) -> None:
+    """The floor's worker: Temporal's, as it comes."""
+    client = await Client.connect(address, data_converter=data_converter())
+    worker = Worker(
+        client, task_queue="bench-bare", workflows=[bare.BareWorkflow], activities=[bare.execute, bare.verify]
+    )
+    async with worker:
+        await asyncio.to_thread(sys.stdin.read)
 
 
 async def be_a_host(address: str) -> None:
@@ -261,11 +277,8 @@ async def measure(rounds: int) -> list[dict[str, Any]]:
 
         serving = asyncio.create_task(serve(settings, stop, client=client, catalog=catalog, ready=became_ready))
         await asyncio.wait([serving, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
-        bare_worker = Worker(
-            client, task_queue="bench-bare", workflows=[bare.BareWorkflow], activities=[bare.execute, bare.verify]
-        )
         try:
-            async with bare_worker:
+            async with process("--bare-worker", server.address):
                 return await figures(Bench(client, "bench"), stopwatch, rounds)
         finally:
             stop.set()
@@ -330,9 +343,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60, help="how many of each are timed")
     parser.add_argument("--host", help=argparse.SUPPRESS)
+    parser.add_argument("--bare-worker", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.host is not None:
         asyncio.run(be_a_host(given.host))
+    elif given.bare_worker is not None:
+        sys.dont_write_bytecode = False  # as in our own worker
+        asyncio.run(be_a_bare_worker(given.bare_worker))
     else:
         for line in asyncio.run(measure(given.rounds)):
             print(json.dumps(line))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -145,17 +146,20 @@ class OperationRequest(Contract):
         return digest_of(self)
 
 
+@lru_cache(maxsize=4096)
 def operation_id(session: str, idempotency_key: str) -> str:
     """The id of the operation that (session, idempotency key) claims: `op-` and 32 lower-case base-32 characters."""
     claim = hashlib.sha256(f"{session}\x00{idempotency_key}".encode()).digest()
     return "op-" + base64.b32encode(claim).decode().lower()[:32]
 
 
+@lru_cache(maxsize=4096)
 def resource_digest(resource: Resource) -> str:
     """Identity of a *normalised* resource, whichever kind or version it was named with. Locks are taken on this."""
     return digest_of([resource.system, resource.identity, resource.account_id or "", resource.tenant_id or ""])
 
 
+@lru_cache(maxsize=1024)
 def workspace_digest(workspace: str) -> str:
     """The lock identity of a whole workspace."""
     return digest_of(["counterfoil.workspace", workspace])
