@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Column, DateTime, Dialect, Index, Integer, Table, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy import Column, DateTime, Dialect, Index, Table, Text, TypeDecorator, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 
@@ -42,17 +42,13 @@ def _at(nullable: bool = True) -> Any:
 
 
 class SessionRow(SQLModel):
-    """A session: the counter that makes its timeline gapless, and what is decided about all of its work."""
+    """A session: the counter that makes its timeline gapless."""
 
     __tablename__ = "sessions"
 
     id: str = Field(primary_key=True, max_length=200)
     workspace: str = Field(max_length=200)
     timeline: int = 0
-    epoch: int = Field(default=0, sa_column=Column(Integer, nullable=False, server_default="0"))
-    """Cancelling the session's work counts it on; what was asked for in an earlier epoch starts nothing any more."""
-    paused_at: datetime | None = _at()
-    """Since when nothing new is dispatched. What is under way is observed to its end."""
 
 
 class OperationRow(SQLModel):
@@ -99,8 +95,6 @@ class OperationRow(SQLModel):
     observation_exhausted: bool = False
     reverify: bool = False
     attested: bool = False
-    owner_epoch: int = Field(default=0, sa_column=Column(Integer, nullable=False, server_default="0"))
-
     prepared: str | None = _json()
     proposal_digest: str | None = Field(default=None, max_length=71)
     approved_digest: str | None = Field(default=None, max_length=71)
@@ -111,10 +105,6 @@ class OperationRow(SQLModel):
     result: str | None = _json()
     evidence: str | None = _json()
     problem: str | None = _json()
-    spent: str | None = _json()
-    """The estimates of all attempts that were journaled, as money, where the request bounds the cost."""
-    superseded_by: str | None = Field(default=None, max_length=64)
-
     decision_expires_at: datetime | None = _at()
     deadline: datetime | None = _at()
     queued_at: datetime | None = _at()
@@ -162,44 +152,6 @@ class ResourceRow(SQLModel):
 
     digest: str = Field(primary_key=True, max_length=71)
     name: str = Field(max_length=500)
-
-
-class DependencyRow(SQLModel):
-    """An operation that waits for another one to be completed and verified."""
-
-    __tablename__ = "dependencies"
-    __table_args__ = (Index("ix_dependencies_on", "depends_on"),)
-
-    operation_id: str = Field(primary_key=True, max_length=64)
-    depends_on: str = Field(primary_key=True, max_length=64)
-
-
-class PermissionRow(SQLModel):
-    """Whether a session may call a tool: allow, ask or deny."""
-
-    __tablename__ = "tool_permissions"
-
-    session: str = Field(primary_key=True, max_length=200)
-    tool: str = Field(primary_key=True, max_length=200)
-    permission: str = Field(max_length=8)
-    account_id: str | None = Field(default=None, max_length=200)
-    changed_by: str = _json(nullable=False)
-    at: datetime = _at(nullable=False)
-
-
-class DeliveryRow(SQLModel):
-    """A message to the host that is to be delivered at least once: written with the change it tells of."""
-
-    __tablename__ = "deliveries"
-    __table_args__ = (Index("ix_deliveries_due", "due_at"),)
-
-    subject_id: str = Field(primary_key=True, max_length=200)
-    version: int = Field(primary_key=True)
-    kind: str = Field(max_length=64)
-    tries: int = 0
-    due_at: datetime | None = _at()
-    """When it is tried next; None once it is delivered or given up."""
-    problem: str | None = _json()
 
 
 class ClaimRow(SQLModel):
@@ -261,18 +213,6 @@ class Resources(ResourceRow, table=True):
     """The table of resources."""
 
 
-class Dependencies(DependencyRow, table=True):
-    """The table of dependencies."""
-
-
-class ToolPermissions(PermissionRow, table=True):
-    """The table of tool permissions."""
-
-
-class Deliveries(DeliveryRow, table=True):
-    """The table of deliveries."""
-
-
 class Claims(ClaimRow, table=True):
     """The table of claims."""
 
@@ -291,7 +231,4 @@ SESSIONS = table_of(SessionRow)
 ATTEMPTS = table_of(AttemptRow)
 RESOURCES = table_of(ResourceRow)
 CLAIMS = table_of(ClaimRow)
-DEPENDENCIES = table_of(DependencyRow)
-TOOL_PERMISSIONS = table_of(PermissionRow)
-DELIVERIES = table_of(DeliveryRow)
 LEDGER = table_of(LedgerRow)

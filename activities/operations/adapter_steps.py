@@ -11,7 +11,7 @@ import logging
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -55,6 +55,8 @@ from counterfoil.models.operations.view import (
     StepInput,
 )
 from counterfoil.models.tables import OperationRow
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +145,7 @@ class AdapterSteps(Steps):
             slot = await held.enter_async_context(self._parts.runner.slot(work.route))
             await self._require_readiness(slot, work)
             attempt = Attempt(kind, step.generation, activity.info().task_token.hex()[-48:])
-            granted = await self._granted(step, work.row, attempt)
+            granted, cancelled = await _to_its_end(self._granted(step, work.row, attempt))
             if isinstance(granted, OperationView):
                 return granted
             self._checkpoint(FaultPoint.JOURNAL_COMMITTED)
@@ -151,7 +153,10 @@ class AdapterSteps(Steps):
             issued = Work(granted, work.route, work.adapter, order)
             # From here on an effect may happen. A cancelled activity (a terminated workflow cancels it) must not
             # lose the adapter's answer, which is the best evidence there will ever be.
-            return await asyncio.shield(self._keep(self._issue(held.pop_all(), slot, step, issued, kind)))
+            issuing = self._keep(self._issue(held.pop_all(), slot, step, issued, kind))
+            if cancelled:
+                raise asyncio.CancelledError
+            return await asyncio.shield(issuing)
 
     def _keep(self, attempt: Coroutine[Any, Any, OperationView]) -> asyncio.Task[OperationView]:
         task = asyncio.create_task(attempt)
@@ -407,6 +412,18 @@ class AdapterSteps(Steps):
         view = await self.commit(settle)
         self._checkpoint(FaultPoint.VERIFY_COMMITTED)
         return view
+
+
+async def _to_its_end(deciding: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """What a transaction decided, even where this task is cancelled while it commits; and whether it was.
+
+    A journal entry that nobody acts on would be an effect that nobody can account for.
+    """
+    task = asyncio.create_task(deciding)
+    try:
+        return await asyncio.shield(task), False
+    except asyncio.CancelledError:
+        return await task, True
 
 
 class OutOfDate(Exception):

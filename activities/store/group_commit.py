@@ -48,15 +48,12 @@ class GroupCommit:
     async def alone(self) -> AsyncIterator[UnitOfWork]:
         """A transaction that shares its commit with none; commits unless the block raises."""
         async with self._turn:
-            connection = self._engine.connect()
-            try:
+            with self._engine.connect() as connection:
                 await _begin(connection)
                 work = direct_unit(connection, self._clock())
                 yield work
                 await work.write()
                 await _in_thread(connection.commit)
-            finally:
-                connection.close()
 
     async def _serve(self) -> None:
         """Group after group, until nobody waits."""
@@ -73,13 +70,15 @@ class GroupCommit:
             self._waiting.clear()
 
     async def _commit(self, group: list[tuple[Unit, asyncio.Future[Any]]]) -> None:
-        connection = self._engine.connect()
         try:
-            await _begin(connection)
-            results = [
-                (done, await self._savepoint(connection, unit, done)) for unit, done in group if not done.cancelled()
-            ]
-            await _in_thread(connection.commit)
+            with self._engine.connect() as connection:
+                await _begin(connection)
+                results = [
+                    (done, await self._savepoint(connection, unit, done))
+                    for unit, done in group
+                    if not done.cancelled()
+                ]
+                await _in_thread(connection.commit)
         except BaseException as error:
             for _, done in group:
                 if not done.done():
@@ -90,8 +89,6 @@ class GroupCommit:
             for done, result in results:
                 if not done.done():
                     done.set_result(result)
-        finally:
-            connection.close()
 
     async def _savepoint(self, connection: Connection, unit: Unit, done: asyncio.Future[Any]) -> Any:
         """Run one unit of a group; where it fails, it alone is undone and told."""

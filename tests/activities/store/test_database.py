@@ -410,3 +410,27 @@ def test_what_was_committed_outlives_a_kill(sqlite_file: Path) -> None:
 
     kept = {row[0] for row in sqlite3.connect(sqlite_file).execute("SELECT digest FROM resources")}
     assert {line.strip() for line in told if line.endswith("\n")} <= kept
+
+
+async def test_a_sqlite_file_that_cannot_be_opened_is_reported_to_everybody_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterfoil.activities.store.database.RETRY_DELAYS_SECONDS", (0,))
+    database = Database(f"sqlite:///{tmp_path / 'nowhere' / 'store.db'}")
+
+    outcomes = await asyncio.gather(*[database.run(adding(f"{number}")) for number in range(3)], return_exceptions=True)
+
+    assert [getattr(outcome, "code", outcome) for outcome in outcomes] == ["STORE_UNAVAILABLE"] * 3
+    await database.close()
+
+
+async def test_the_writer_goes_on_after_a_file_that_could_not_be_opened(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'later' / 'store.db'}")
+    waiting = asyncio.create_task(database.run(adding("d")))
+    await asyncio.sleep(0.1)
+    migrate(f"sqlite:///{tmp_path / 'later' / 'store.db'}")
+
+    await waiting
+
+    assert await names(database) == ["d"]
+    await database.close()
