@@ -91,7 +91,7 @@ class Judge:
 
     def _unanswered(self, questions: Questions) -> Failed | UnknownEffect:
         """The server asked what nobody had approved an answer to, and was declined."""
-        remedy = "ask again in an operation that supersedes this one, with answers in `elicitation` and a decision"
+        remedy = "ask again under a new key, with answers in `elicitation` and a decision"
         return self._not_done(
             ErrorCode.ANSWER_NEEDED,
             f"the server asked during the call and was declined; {remedy}: {questions.told()}",
