@@ -66,7 +66,7 @@ async def test_a_question_without_an_answer_is_told_with_its_schema_and_the_reme
     outcome = await one.executed(one.request("ask_then_pay", PAYMENT))
 
     assert (outcome.status, outcome.code) == ("unknown", "ANSWER_NEEDED")
-    assert "in an operation that supersedes this one" in outcome.detail
+    assert "ask again under a new key" in outcome.detail
     told = json.loads(outcome.detail[outcome.detail.index("{") :])
     (question,) = told["asked"]
     assert (question["message"], question["kind"]) == ("Really pay?", "form")
