@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
+    WorkflowFailureError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -29,29 +32,29 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from counterfoil.activities.adapters.catalog import Catalog, promised
 from counterfoil.activities.operations import records
-from counterfoil.activities.operations.creation import conflict, parse_request
+from counterfoil.activities.operations.creation import conflict, parse_request, refuse_by_others
 from counterfoil.activities.operations.inputs import start_argument
 from counterfoil.activities.operations.views import plain
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.reader import OperationReader
-from counterfoil.models.common import Scope, utc_now
+from counterfoil.models.common import Contract, Scope, utc_now
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations import rules
 from counterfoil.models.operations.commands import (
     REQUIRED_SCOPE,
     Answer,
     AnswerStatus,
-    Command,
     CommandName,
     ResolutionStatus,
     Verdict,
     parsed,
-    seal,
 )
 from counterfoil.models.operations.contract import OperationRequest
 from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
 from counterfoil.models.operations.record import Operation
+from counterfoil.models.operations.sealing import seal
+from counterfoil.models.operations.sessions import SESSION_COMMANDS, SessionAnswer, SessionCommandName
 from counterfoil.models.operations.view import OperationView
 from counterfoil.models.tables import OperationRow
 from counterfoil.workflows.application_operation import STORE_BEHIND
@@ -110,6 +113,7 @@ class ControlPlane(OperationReader):
             return await self.get(asked.operation_id)
         if existing is None:
             self._refuse_early(asked)
+            await self._database.read(lambda work: refuse_by_others(work, asked))
         await self._start(asked)
         if await self._existing(asked) is None:
             raise Unavailable(ErrorCode.STORE_BEHIND, "the workflow knows this operation, the store does not")
@@ -125,12 +129,13 @@ class ControlPlane(OperationReader):
         return await self._database.read(look)
 
     def _refuse_early(self, request: OperationRequest) -> None:
-        rules.refuse_unenforced(request)
         rules.refuse_oversized(request)
         rules.refuse_past_deadline(request, self._database.clock())
         if self._catalog is not None:
             adapter, typed, _ = self._catalog.admit(request)
-            rules.refuse_foreground_route(request, promised(adapter, typed))
+            route = promised(adapter, typed)
+            rules.refuse_foreground_route(request, route)
+            rules.refuse_unaffordable(request, route)
 
     async def _start(self, request: OperationRequest) -> None:
         operation_id = request.operation_id
@@ -219,8 +224,51 @@ class ControlPlane(OperationReader):
         given = {"reason": reason, "key": utc_now().isoformat()}
         return await self._command(operation_id, CommandName.REPAIR, given)
 
+    # a session's work as a whole
+
+    async def cancel_session(self, session: str, reason: str, *, epoch: int | None = None) -> SessionAnswer:
+        """Stop all work that a session has asked for. Nothing of it is begun any more; what was issued is observed.
+
+        A run that begins afterwards passes the answer's `epoch` as `owner.epoch`. `epoch` is the one to end, by default
+        the present one: naming it makes repetitions harmless.
+        """
+        ended = (await self.session(session)).epoch if epoch is None else epoch
+        return await self._tell_session(session, SessionCommandName.CANCEL, {"epoch": ended, "reason": reason})
+
+    async def pause_session(self, session: str, reason: str) -> SessionAnswer:
+        """Dispatch nothing new of a session. What was issued goes on, and is observed to its end."""
+        return await self._tell_session(session, SessionCommandName.PAUSE, {"reason": reason})
+
+    async def resume_session(self, session: str, reason: str = "") -> SessionAnswer:
+        """Dispatch a session's operations again."""
+        return await self._tell_session(session, SessionCommandName.RESUME, {"reason": reason})
+
+    async def _tell_session(self, session: str, name: SessionCommandName, given: dict[str, Any]) -> SessionAnswer:
+        command = SESSION_COMMANDS.parsed(given, name, session)
+        payload = self._sealed(session, name, command, SESSION_COMMANDS.scopes[name])
+        asked = self._temporal.execute_workflow(
+            "SessionCommand",
+            {"session": session, "name": name, "payload": payload},
+            id=f"{self._task_queue}-session-{uuid4()}",
+            task_queue=self._task_queue,
+            static_summary=plain(f"{name}: {session}", 180),
+            result_type=SessionAnswer,
+            rpc_timeout=self._timeout,
+        )
+        try:
+            answer: SessionAnswer = await asyncio.wait_for(asked, self._timeout.total_seconds())
+        except TimeoutError as error:
+            raise _no_worker(session, self._timeout) from error
+        except WorkflowFailureError as error:
+            raise _refusal(error.cause, session) from error
+        except RPCError as error:
+            raise _temporal_away(session, error) from error
+        if answer.status is AnswerStatus.REFUSED:
+            raise Refusal(_code(answer.code), answer.detail, subject=session, remedy=answer.remedy)
+        return answer
+
     async def _command(self, operation_id: str, name: CommandName, given: dict[str, Any]) -> Answer:
-        argument = self._sealed(operation_id, name, parsed(given, name, operation_id))
+        argument = self._sealed(operation_id, name, parsed(given, name, operation_id), REQUIRED_SCOPE[name])
         if name is not CommandName.REPAIR:
             await self._database.read(lambda work: records.find(work, operation_id))
         start = partial(
@@ -236,21 +284,20 @@ class ControlPlane(OperationReader):
             raise Refusal(_code(answer.code), answer.detail, subject=operation_id, remedy=answer.remedy)
         return answer
 
-    def _sealed(self, operation_id: str, name: CommandName, command: Command) -> dict[str, Any]:
+    def _sealed(self, subject: str, name: StrEnum, command: Contract, needed: Scope) -> dict[str, Any]:
         if self._seal_key is None:
             return command.model_dump(mode="json")
-        needed = REQUIRED_SCOPE[name]
         scope = needed if needed in self._scopes else next(iter(self._scopes & {Scope.ADMIN}), None)
         if scope is None:
             raise Refusal(
                 ErrorCode.SCOPE_MISSING,
                 f"'{name}' needs the scope '{needed}'",
-                subject=operation_id,
+                subject=subject,
                 remedy=f"ask someone with the scope '{needed}'",
             )
         return seal(
             self._seal_key,
-            operation_id=operation_id,
+            subject=subject,
             name=name,
             command=command,
             principal=self._principal,

@@ -13,7 +13,7 @@ from counterfoil.activities.store.ledger import HistoryGap
 from counterfoil.control_plane.settings import ConnectionSettings, load_settings
 from counterfoil.models.errors import ErrorCode, Unavailable
 from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
-from counterfoil.models.operations.record import LedgerEntry, Operation, OperationSummary
+from counterfoil.models.operations.record import LedgerEntry, Operation, OperationSummary, SessionRecord
 
 WATCH_POLL_SECONDS = 0.1
 
@@ -52,6 +52,10 @@ class OperationReader:
         return await self._database.read(
             lambda work: records.summaries(work, workspace=workspace, session=session, states=states, limit=limit)
         )
+
+    async def session(self, session: str) -> SessionRecord:
+        """How a session stands: its epoch, and whether it is paused. Raises `Refusal` (`NOT_FOUND`)."""
+        return await self._database.read(lambda work: records.session_of(work, session))
 
     async def history(self, operation_id: str, *, after: int = 0) -> list[LedgerEntry] | HistoryGap:
         """What happened to an operation after a version, oldest first; a `HistoryGap` where some was trimmed."""

@@ -66,8 +66,10 @@ if TYPE_CHECKING:
         LedgerEntry,
         Operation,
         OperationSummary,
+        SessionRecord,
     )
     from counterfoil.models.operations.route import PreparationSupport, ReplayGuarantee, Route
+    from counterfoil.models.operations.sessions import SessionAnswer
     from counterfoil.models.operations.view import OperationResult
     from counterfoil.workflows.application_operation import ApplicationOperation
 
@@ -115,8 +117,16 @@ _HOMES = {
         "VerificationUnavailable",
         "Verified",
     ),
-    "models.operations.record": ("AttemptRecord", "DecisionRecord", "LedgerEntry", "Operation", "OperationSummary"),
+    "models.operations.record": (
+        "AttemptRecord",
+        "DecisionRecord",
+        "LedgerEntry",
+        "Operation",
+        "OperationSummary",
+        "SessionRecord",
+    ),
     "models.operations.route": ("PreparationSupport", "ReplayGuarantee", "Route"),
+    "models.operations.sessions": ("SessionAnswer",),
     "models.operations.view": ("OperationResult",),
     "workflows.application_operation": ("ApplicationOperation",),
 }
@@ -175,6 +185,8 @@ __all__ = [
     "Route",
     "Running",
     "Scope",
+    "SessionAnswer",
+    "SessionRecord",
     "State",
     "TypedResult",
     "Unavailable",

@@ -42,13 +42,17 @@ def _at(nullable: bool = True) -> Any:
 
 
 class SessionRow(SQLModel):
-    """A session: the counter that makes its timeline gapless."""
+    """A session: the counter that makes its timeline gapless, and whether its work may go on."""
 
     __tablename__ = "sessions"
 
     id: str = Field(primary_key=True, max_length=200)
     workspace: str = Field(max_length=200)
     timeline: int = 0
+    epoch: int = 0
+    """Counts cancellations of its whole work. What was asked for in an earlier epoch is not begun any more."""
+    paused: bool = False
+    ledger_version: int = 0
 
 
 class OperationRow(SQLModel):
@@ -66,6 +70,8 @@ class OperationRow(SQLModel):
     workspace: str = Field(max_length=200)
     session: str = Field(max_length=200)
     turn: str | None = Field(default=None, max_length=200)
+    epoch: int = 0
+    """The owner's epoch it was asked for in."""
     idempotency_key: str = Field(max_length=200)
     request_digest: str = Field(max_length=71)
     request: str = _json(nullable=False)
@@ -95,6 +101,7 @@ class OperationRow(SQLModel):
     observation_exhausted: bool = False
     reverify: bool = False
     attested: bool = False
+    superseded_by: str | None = Field(default=None, max_length=64)
     prepared: str | None = _json()
     proposal_digest: str | None = Field(default=None, max_length=71)
     approved_digest: str | None = Field(default=None, max_length=71)
@@ -131,6 +138,17 @@ class AttemptRow(SQLModel):
     journaled_at: datetime = _at(nullable=False)
     outcome: str | None = _json()
     settled_at: datetime | None = _at()
+
+
+class DependencyRow(SQLModel):
+    """What an operation waits for: the operation it named, or what stands for that since it was superseded."""
+
+    __tablename__ = "dependencies"
+    __table_args__ = (Index("ix_dependencies_awaits", "awaits"),)
+
+    operation_id: str = Field(primary_key=True, max_length=64)
+    named: str = Field(primary_key=True, max_length=64)
+    awaits: str = Field(max_length=64)
 
 
 class CommandRow(SQLModel):
@@ -205,6 +223,10 @@ class Attempts(AttemptRow, table=True):
     """The table of attempts."""
 
 
+class Dependencies(DependencyRow, table=True):
+    """The table of dependencies."""
+
+
 class Commands(CommandRow, table=True):
     """The table of commands."""
 
@@ -229,6 +251,7 @@ def table_of(row: type[SQLModel]) -> Table:
 OPERATIONS = table_of(OperationRow)
 SESSIONS = table_of(SessionRow)
 ATTEMPTS = table_of(AttemptRow)
+DEPENDENCIES = table_of(DependencyRow)
 RESOURCES = table_of(ResourceRow)
 CLAIMS = table_of(ClaimRow)
 LEDGER = table_of(LedgerRow)

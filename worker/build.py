@@ -35,10 +35,11 @@ from counterfoil.worker.settings import WorkerSettings
 from counterfoil.workflows.application_operation import ApplicationOperation
 from counterfoil.workflows.lenient import OneArgument
 from counterfoil.workflows.operation_sweep import OperationSweep
+from counterfoil.workflows.session_command import SessionCommand
 
 log = logging.getLogger(__name__)
 
-WORKFLOWS: list[type[Any]] = [ApplicationOperation, OperationSweep]
+WORKFLOWS: list[type[Any]] = [ApplicationOperation, OperationSweep, SessionCommand]
 
 PASSED_THROUGH = (
     "counterfoil.models",
@@ -179,4 +180,6 @@ def all_activities(activities: OperationActivities) -> list[Callable[..., Any]]:
         activities.expire,
         activities.fence_dispatch,
         activities.sweep,
+        activities.apply_session_command,
+        activities.tell_operations,
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDReusePolicy
@@ -30,6 +31,12 @@ class TemporalEngine:
         self._task_queue = task_queue
 
     async def wake(self, operation_id: str) -> None:
+        await self._signal("wake", operation_id)
+
+    async def cancel(self, operation_id: str, command: dict[str, Any]) -> None:
+        await self._signal("cancel", operation_id, command)
+
+    async def _signal(self, name: str, operation_id: str, *arguments: Any) -> None:
         # Where one has finished, an open row is older than that: the sweep doubts it, nobody just goes on.
         with contextlib.suppress(WorkflowAlreadyStartedError):
             await self._client.start_workflow(
@@ -37,7 +44,8 @@ class TemporalEngine:
                 {"resume": operation_id},
                 id=operation_id,
                 task_queue=self._task_queue,
-                start_signal="wake",
+                start_signal=name,
+                start_signal_args=arguments,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
                 rpc_timeout=CALL_TIMEOUT,
             )

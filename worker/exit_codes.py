@@ -66,6 +66,11 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
     ExitCode.REFUSED: frozenset(
         {
             ErrorCode.NOT_ENFORCED,
+            ErrorCode.COST_UNKNOWN,
+            ErrorCode.COST_UNBOUNDED,
+            ErrorCode.CURRENCY_MISMATCH,
+            ErrorCode.NOT_SUPERSEDABLE,
+            ErrorCode.DEPENDENCY_CYCLE,
             ErrorCode.NOT_POSSIBLE,
             ErrorCode.DEADLINE_PASSED,
             ErrorCode.DECISION_EXPIRED,
@@ -93,6 +98,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.FILE_NOT_FOUND,
             ErrorCode.RECORD_NOT_FOUND,
             ErrorCode.BLOB_MISSING,
+            ErrorCode.DEPENDENCY_NOT_FOUND,
         }
     ),
     ExitCode.CONFLICT: frozenset(
@@ -101,6 +107,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.WORKFLOW_ID_MISMATCH,
             ErrorCode.STALE_REVISION,
             ErrorCode.STALE_ASSUMPTIONS,
+            ErrorCode.OWNER_CANCELLED,
             ErrorCode.PROPOSAL_MISMATCH,
             ErrorCode.RESOLUTION_KEY_CONFLICT,
             ErrorCode.SOURCE_CHANGED,
@@ -118,6 +125,8 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.LOCKED,
             ErrorCode.NOT_READY,
             ErrorCode.ROUTE_BUSY,
+            ErrorCode.DEPENDENCY_PENDING,
+            ErrorCode.OWNER_PAUSED,
             ErrorCode.WRITE_FAILED,
             ErrorCode.TARGET_BUSY,
             ErrorCode.TARGET_UNREACHABLE,
@@ -133,7 +142,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.ADAPTER_VERSION_CHANGED,
         }
     ),
-    ExitCode.NOT_DONE: frozenset({ErrorCode.TOOL_FAILED}),
+    ExitCode.NOT_DONE: frozenset({ErrorCode.TOOL_FAILED, ErrorCode.DEPENDENCY_FAILED}),
     ExitCode.AWAITS_PERSON: frozenset({ErrorCode.ANSWER_NEEDED}),
     ExitCode.UNKNOWN_EFFECT: frozenset(
         {
@@ -142,6 +151,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.REPLY_LOST,
             ErrorCode.REPLY_UNCLEAR,
             ErrorCode.JOB_FAILED,
+            ErrorCode.DEPENDENCY_UNKNOWN,
         }
     ),
 }

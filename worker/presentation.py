@@ -15,7 +15,9 @@ from rich.text import Text
 from counterfoil.models.operations.commands import Answer
 from counterfoil.models.operations.lifecycle import Cancellation, State
 from counterfoil.models.operations.outcomes import Evidence, Preview
-from counterfoil.models.operations.record import AttemptRecord, LedgerEntry, Operation, OperationSummary
+from counterfoil.models.operations.record import AttemptRecord, LedgerEntry, Operation, OperationSummary, SessionRecord
+from counterfoil.models.operations.rules import price
+from counterfoil.models.operations.sessions import SessionAnswer
 from counterfoil.worker.output import visible
 
 SENT_LINES = 40
@@ -95,6 +97,17 @@ def _fact_lines(operation: Operation) -> Iterator[tuple[str, str | Text]]:
     yield "Key", operation.request.idempotency_key
     for resource in operation.resources:
         yield "Resource", f"{resource.kind} {resource.system}:{resource.identity}"
+    for one in operation.dependencies:
+        place = "" if one.named == one.operation_id else f" (in the place of {one.named})"
+        verified = f", verification {one.verification}" if one.state is State.COMPLETED else ""
+        yield "Depends on", f"{one.operation_id}{place}: {one.state.replace('_', ' ')}{verified}"
+    if operation.request.supersedes is not None:
+        yield "Supersedes", operation.request.supersedes
+    if operation.superseded_by is not None:
+        yield "Superseded by", operation.superseded_by
+    if operation.estimated_cost is not None:
+        limit = operation.request.constraints.max_cost
+        yield "Estimated cost", price(operation.estimated_cost) + (f" of {price(limit)}" if limit is not None else "")
     yield "Created", _time(operation.created_at)
     yield "Updated", _time(operation.updated_at)
     if operation.decision is not None:
@@ -204,6 +217,19 @@ def answered(answer: Answer) -> Text:
     repeated = " (as it was answered before)" if answer.status == "repeated" else ""
     state = answer.state.replace("_", " ")
     return Text(visible(f"{answer.detail or answer.status}{repeated}\nThe operation is {state}, r{answer.revision}."))
+
+
+def session_shown(session: SessionRecord) -> Text:
+    """How a session stands."""
+    paused = "paused: nothing new is dispatched" if session.paused else "not paused"
+    return Text(visible(f"{session.session} in the workspace {session.workspace}: epoch {session.epoch}, {paused}."))
+
+
+def session_answered(answer: SessionAnswer) -> Text:
+    """What became of a session's command."""
+    told = f" {answer.operations} operations were told." if answer.operations else ""
+    paused = ", paused" if answer.paused else ""
+    return Text(visible(f"{answer.detail}.{told}\nThe session is in epoch {answer.epoch}{paused}."))
 
 
 def _preview(preview: Preview) -> Table:

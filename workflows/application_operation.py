@@ -23,9 +23,9 @@ with workflow.unsafe.imports_passed_through():
         Answer,
         AnswerStatus,
         CommandName,
-        Received,
     )
     from counterfoil.models.operations.lifecycle import CLOSED, State
+    from counterfoil.models.operations.sealing import Received
     from counterfoil.models.operations.view import (
         Applied,
         ApplyInput,

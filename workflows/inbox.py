@@ -11,7 +11,8 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 with workflow.unsafe.imports_passed_through():
-    from counterfoil.models.operations.commands import Answer, CommandName, Received
+    from counterfoil.models.operations.commands import Answer, CommandName
+    from counterfoil.models.operations.sealing import Received
     from counterfoil.workflows.lenient import Unreadable
 
 

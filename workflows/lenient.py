@@ -23,7 +23,8 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-OPERATION = "ApplicationOperation"
+TAKEN_FROM_STRANGERS = frozenset({"ApplicationOperation", "SessionCommand"})
+"""Workflows that anyone may start."""
 SIGNALS = frozenset({"decide", "cancel", "resolve_unknown"})
 """The signals that have a handler of their own."""
 TAKE_ONE_ARGUMENT = frozenset({"decide", "cancel", "resolve_unknown", "prepare", "execute", "reconcile", "repair"})
@@ -71,7 +72,7 @@ class OneArgument(Interceptor):
 
 class _OneArgumentInbound(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
-        if workflow.info().workflow_type == OPERATION:
+        if workflow.info().workflow_type in TAKEN_FROM_STRANGERS:
             input.args = _one(input.args)
         return await super().execute_workflow(input)
 

@@ -8,4 +8,4 @@ from counterfoil.activities.operations.transitions import Transitions
 
 
 class OperationActivities(Transitions, AdapterSteps):
-    """Everything an operation's workflow asks to have done."""
+    """Everything the workflows of operations and sessions ask to have done."""

@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError
 from counterfoil.activities.adapters.base import Phase
 from counterfoil.activities.adapters.runner import AdapterRaised, AdapterTimedOut, Slot
 from counterfoil.activities.fault_points import FaultPoint
-from counterfoil.activities.operations import journal, settlement
+from counterfoil.activities.operations import guards, journal, settlement
 from counterfoil.activities.operations.journal import Attempt, AttemptKind
 from counterfoil.activities.operations.rows import StoreBehind, load
 from counterfoil.activities.operations.steps import (
@@ -97,6 +97,10 @@ class AdapterSteps(Steps):
                 return await self._refuse(step, refusal)
 
     async def _prepare(self, step: StepInput, work: Work) -> OperationView:
+        if work.order.request.depends_on:
+            view = await self.commit(lambda unit: self._gate(unit, step))
+            if view.state is not State.PREPARING or view.blocked is not None:
+                return view
         async with self.heart(), self._parts.runner.slot(work.route) as slot:
             self._checkpoint(FaultPoint.PREPARE_BEFORE_ADAPTER)
             try:
@@ -108,6 +112,12 @@ class AdapterSteps(Steps):
         view = await self.commit(lambda unit: self._settle_preparation(unit, step, outcome))
         self._checkpoint(FaultPoint.PREPARE_COMMITTED)
         return view
+
+    async def _gate(self, unit: UnitOfWork, step: StepInput) -> OperationRow:
+        row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
+        if row.state == State.PREPARING:
+            await guards.may_prepare(unit, row)
+        return row
 
     async def _settle_preparation(self, unit: UnitOfWork, step: StepInput, outcome: Observation) -> OperationRow:
         row = await load(unit, step.operation_id, seen_revision=step.seen_revision)

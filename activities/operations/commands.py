@@ -25,7 +25,6 @@ from counterfoil.models.operations.commands import (
     Decide,
     Execute,
     Prepare,
-    Received,
     Reconcile,
     Repair,
     ResolutionStatus,
@@ -38,6 +37,7 @@ from counterfoil.models.operations.contract import OnCreate
 from counterfoil.models.operations.lifecycle import ISSUED, UNDISPATCHED, Cancellation, Event, State, Verification
 from counterfoil.models.operations.outcomes import TypedResult
 from counterfoil.models.operations.record import DecisionRecord
+from counterfoil.models.operations.sealing import Received
 from counterfoil.models.tables import CommandRow, OperationRow
 
 OBSERVATION_SILENCE = timedelta(minutes=10)

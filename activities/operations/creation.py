@@ -10,8 +10,10 @@ from pydantic import ValidationError
 
 from counterfoil.activities.adapters.catalog import Catalog, promised
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint
+from counterfoil.activities.operations import dependencies, guards
 from counterfoil.activities.operations.inputs import offloaded, whole_argument
 from counterfoil.activities.operations.rows import RESOURCES, go_on, move, record
+from counterfoil.activities.operations.supersession import replaceable, supersede
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.ledger import Entry
 from counterfoil.activities.store.unit import UnitOfWork
@@ -101,6 +103,7 @@ class Creator:
                 raise conflict(request.operation_id)
             return existing
         route, resources = self.admit(request, work)
+        replaced, awaits = await refuse_by_others(work, request)
         row = self._new_row(work, request, kept, route, resources)
         work.session.add(row)
         record(
@@ -108,6 +111,9 @@ class Creator:
             row,
             Entry(kind="created", summary=f"{request.capability} by {route.id}", data={"to": row.state}),
         )
+        dependencies.enter(work, row.id, awaits)
+        if replaced is not None:
+            await supersede(work, replaced, row)
         if request.on_create is not OnCreate.HOLD:
             await start(work, row, route)
         self._checkpoint(FaultPoint.OPEN_BEFORE_COMMIT)
@@ -115,13 +121,13 @@ class Creator:
 
     def admit(self, request: OperationRequest, work: UnitOfWork) -> tuple[Route, tuple[Resource, ...]]:
         """The route and the normalised resources of a request that may be created now."""
-        rules.refuse_unenforced(request)
         rules.refuse_oversized(request)
         rules.refuse_past_deadline(request, work.now)
         adapter, typed, resources = self._catalog.admit(request)
         route = promised(adapter, typed)
         rules.refuse_repeated_resources(request, resources)
         rules.refuse_foreground_route(request, route)
+        rules.refuse_unaffordable(request, route)
         return route, resources
 
     def _new_row(
@@ -139,6 +145,7 @@ class Creator:
             workspace=request.owner.workspace,
             session=request.owner.session,
             turn=request.owner.turn,
+            epoch=request.owner.epoch,
             idempotency_key=request.idempotency_key,
             request_digest=request.digest,
             request=inline.model_dump_json(),
@@ -157,6 +164,16 @@ class Creator:
             created_at=work.now,
             updated_at=work.now,
         )
+
+
+async def refuse_by_others(work: UnitOfWork, request: OperationRequest) -> tuple[OperationRow | None, dict[str, str]]:
+    """What a new request replaces, and what it waits for, of that which is there already.
+
+    Raises `Refusal` where its owner was cancelled, or it cannot replace, depend on or assume what it names.
+    """
+    await guards.refuse_owner(work, request)
+    await guards.refuse_assumptions(work, request)
+    return await replaceable(work, request), await dependencies.found(work, request)
 
 
 async def start(work: UnitOfWork, row: OperationRow, route: Route, *, actor: Actor = SYSTEM) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class EngineStatus(StrEnum):
@@ -24,6 +24,10 @@ class Engine(Protocol):
 
     async def wake(self, operation_id: str) -> None:
         """Tell an operation's workflow to look at its row again, starting one where none runs."""
+        ...
+
+    async def cancel(self, operation_id: str, command: dict[str, Any]) -> None:
+        """Send an operation's workflow a command to cancel, starting one where none runs."""
         ...
 
     async def doubt(self, operation_id: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from counterfoil.activities.operations import claims
+from counterfoil.activities.operations import claims, guards
 from counterfoil.activities.operations.rows import (
     is_authorised,
     move,
@@ -21,6 +21,7 @@ from counterfoil.activities.operations.rows import (
 )
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode
+from counterfoil.models.operations import rules
 from counterfoil.models.operations.lifecycle import Event, State
 from counterfoil.models.tables import AttemptRow, OperationRow
 
@@ -58,7 +59,7 @@ async def grant(work: UnitOfWork, row: OperationRow, attempt: Attempt) -> bool:
     if row.deadline is not None and work.now >= row.deadline:
         await move(work, row, Event.EXPIRE, "the deadline passed before dispatch")
         return False
-    if not await _within_limits(work, row):
+    if not await _within_limits(work, row) or not await guards.may_begin(work, row):
         return False
     needs = claims.wanted(row.workspace, resources_of(row))
     blocked = await claims.take(work, row, needs)
@@ -78,10 +79,14 @@ def _is_due(row: OperationRow, attempt: Attempt) -> bool:
 
 
 async def _within_limits(work: UnitOfWork, row: OperationRow) -> bool:
-    limits = request_of(row).constraints
-    if row.attempts < limits.max_attempts and row.adapter_calls < limits.max_adapter_calls:
+    request, route = request_of(row), route_of(row)
+    limits = request.constraints
+    if row.attempts >= limits.max_attempts or row.adapter_calls >= limits.max_adapter_calls:
+        detail = f"{row.attempts} attempts and {row.adapter_calls} adapter calls were made; the request allows no more"
+    elif not rules.affords(request, route, attempts=row.attempts):
+        detail = "one more attempt, by the route's estimate, would cost more than the request allows"
+    else:
         return True
-    detail = f"{row.attempts} attempts and {row.adapter_calls} adapter calls were made; the request allows no more"
     row.problem = problem_json(ErrorCode.LIMIT_REACHED, detail)
     await move(work, row, Event.REPORT_FAILED, detail, data={"code": ErrorCode.LIMIT_REACHED})
     return False

@@ -8,12 +8,14 @@ from datetime import datetime, timedelta
 from pydantic import TypeAdapter
 from sqlalchemy import select
 
+from counterfoil.activities.operations import dependencies
 from counterfoil.activities.operations.rows import prepared_of, request_of, resources_of, route_of
 from counterfoil.activities.store import ledger
 from counterfoil.activities.store.ledger import HistoryGap
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import Actor
 from counterfoil.models.errors import ErrorCode, Refusal
+from counterfoil.models.operations import rules
 from counterfoil.models.operations.lifecycle import Cancellation, State, Verification
 from counterfoil.models.operations.outcomes import Evidence, Problem, TypedResult
 from counterfoil.models.operations.record import (
@@ -23,6 +25,7 @@ from counterfoil.models.operations.record import (
     LedgerEntry,
     Operation,
     OperationSummary,
+    SessionRecord,
 )
 from counterfoil.models.operations.view import Blocked
 from counterfoil.models.tables import (
@@ -34,6 +37,7 @@ from counterfoil.models.tables import (
     AttemptRow,
     LedgerRow,
     OperationRow,
+    SessionRow,
 )
 
 _JSON: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
@@ -89,12 +93,30 @@ async def whole(work: UnitOfWork, operation_id: str) -> Operation:
             ClaimRecord(name=claim.name, exclusive=claim.exclusive, held=claim.held, since=claim.queued_at)
             for claim in (await work.session.execute(claims)).all()
         ),
+        dependencies=await dependencies.records_of(work, row.id) if request_of(row).depends_on else (),
+        superseded_by=row.superseded_by,
+        estimated_cost=rules.spent_by(route_of(row), row.attempts),
         result=None if row.result is None else TypedResult.model_validate_json(row.result),
         evidence=None if row.evidence is None else Evidence.model_validate_json(row.evidence),
         problem=None if row.problem is None else Problem.model_validate_json(row.problem),
         closed_at=row.closed_at,
         attested=row.attested,
         late_replies=tuple(entry_of(entry) for entry in await work.session.all(LedgerRow, late)),
+    )
+
+
+async def session_of(work: UnitOfWork, session: str) -> SessionRecord:
+    """How a session stands. Raises `Refusal` (`NOT_FOUND`)."""
+    row = await work.session.get(SessionRow, session)
+    if row is None:
+        raise Refusal(
+            ErrorCode.NOT_FOUND,
+            "there is no such session",
+            subject=session,
+            remedy="a session is there once it has asked for an operation",
+        )
+    return SessionRecord(
+        session=row.id, workspace=row.workspace, epoch=row.epoch, paused=row.paused, timeline=row.timeline
     )
 
 

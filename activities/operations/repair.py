@@ -17,8 +17,9 @@ from counterfoil.activities.store.ledger import Entry
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import Actor
 from counterfoil.models.errors import ErrorCode, Refusal
-from counterfoil.models.operations.commands import Answer, AnswerStatus, Received, unseal
+from counterfoil.models.operations.commands import Answer, AnswerStatus, unseal
 from counterfoil.models.operations.lifecycle import OPEN, Event
+from counterfoil.models.operations.sealing import Received
 from counterfoil.models.operations.view import ApplyInput
 from counterfoil.models.tables import AttemptRow, OperationRow
 

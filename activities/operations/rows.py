@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from counterfoil.activities.operations import claims
+from counterfoil.activities.operations import claims, dependencies
 from counterfoil.activities.store import ledger
 from counterfoil.activities.store.ledger import Entry
 from counterfoil.activities.store.unit import UnitOfWork
@@ -98,10 +98,19 @@ async def move(
 
 async def _settle_claims(work: UnitOfWork, row: OperationRow) -> None:
     """Give claims back where nothing more may happen. What is proved absent and queued again keeps what it holds."""
-    if is_settled(row) or row.state in (State.PREPARED, State.AWAITING_DECISION):
+    if is_settled(row):
+        await let_go(work, row)
+    elif row.state in (State.PREPARED, State.AWAITING_DECISION):
         await claims.release(work, row.id)
     elif row.state == State.UNKNOWN:
         await claims.let_others_pass(work, row.id)
+        await dependencies.name_dependents(work, row.id)
+
+
+async def let_go(work: UnitOfWork, row: OperationRow) -> None:
+    """An operation is settled: what it held is free, and whoever waits for it is named."""
+    await claims.release(work, row.id)
+    await dependencies.name_dependents(work, row.id)
 
 
 def is_settled(row: OperationRow) -> bool:

@@ -6,12 +6,12 @@ changes nothing. Every function here runs in one transaction and finds its own e
 
 from __future__ import annotations
 
-from counterfoil.activities.operations import claims
 from counterfoil.activities.operations.journal import AttemptKind, latest_attempt
 from counterfoil.activities.operations.rows import (
     go_on,
     is_authorised,
     is_settled,
+    let_go,
     move,
     problem_json,
     record,
@@ -198,6 +198,7 @@ async def _not_applied(work: UnitOfWork, row: OperationRow, seen: NotApplied, *,
         and row.cancellation == Cancellation.NONE
         and is_authorised(row)
         and row.attempts < limits.max_attempts
+        and rules.affords(request_of(row), route_of(row), attempts=row.attempts)
         and rules.replay_is_safe(route_of(row), row.first_dispatched_at, work.now)
     )
     row.observation_exhausted = False
@@ -264,7 +265,7 @@ async def settle_verification(work: UnitOfWork, row: OperationRow, seen: Verific
     row.updated_at = work.now
     evidence = None if isinstance(seen, VerificationUnavailable) else seen.evidence
     if is_settled(row):
-        await claims.release(work, row.id)
+        await let_go(work, row)
     record(
         work,
         row,

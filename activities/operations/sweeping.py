@@ -5,24 +5,29 @@ It runs when a worker starts and on a Temporal Schedule, so nobody keeps a timer
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from sqlalchemy import and_, or_, select
 
-from counterfoil.activities.operations import claims
+from counterfoil.activities.operations import claims, guards
 from counterfoil.activities.operations.engine import Engine, EngineStatus
 from counterfoil.activities.operations.rows import resources_of
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork
-from counterfoil.models.operations.lifecycle import OPEN, State, Verification
+from counterfoil.models.operations.lifecycle import OPEN, Cancellation, State, Verification
 from counterfoil.models.operations.record import Swept
-from counterfoil.models.tables import OPERATIONS, OperationRow
+from counterfoil.models.tables import OPERATIONS, OperationRow, SessionRow
 
 PAGE = 200
 OVERDUE = timedelta(minutes=2)
 
 
-async def sweep(database: Database, engine: Engine) -> Swept:
+CallOff = Callable[[str, int], Awaitable[None]]
+"""Asks an operation to end because its session's work was cancelled up to an epoch."""
+
+
+async def sweep(database: Database, engine: Engine, call_off: CallOff) -> Swept:
     """Look at every unsettled row once."""
     seen = restarted = woken = doubted = 0
     after = ""
@@ -31,7 +36,10 @@ async def sweep(database: Database, engine: Engine) -> Swept:
             seen += 1
             match await engine.status(row.id):
                 case EngineStatus.RUNNING:
-                    if await database.read(lambda work, one=row: _may_go(work, one)):  # type: ignore[misc]
+                    if (epoch := await database.read(lambda work, one=row: _called_off(work, one))) is not None:  # type: ignore[misc]
+                        await call_off(row.id, epoch)
+                        woken += 1
+                    elif await database.read(lambda work, one=row: _may_go(work, one)):  # type: ignore[misc]
                         await engine.wake(row.id)
                         woken += 1
                 case EngineStatus.FINISHED | EngineStatus.BEHIND:
@@ -62,10 +70,19 @@ async def _is_unsettled(work: UnitOfWork, row: OperationRow) -> bool:
     return (await work.session.execute(query)).first() is not None
 
 
+async def _called_off(work: UnitOfWork, row: OperationRow) -> int | None:
+    """The epoch in which an operation's session goes on without it, where it has not heard of that."""
+    session = await work.session.get(SessionRow, row.session)
+    late = session is not None and row.epoch < session.epoch and row.cancellation == Cancellation.NONE
+    return session.epoch if session is not None and late and row.state in OPEN else None
+
+
 async def _may_go(work: UnitOfWork, row: OperationRow) -> bool:
     if row.state == State.COMPLETED:
         # A late reply completed it, and the wake-up that went with it may have been lost.
         return work.now - row.updated_at > OVERDUE
     if row.state not in (State.PREPARING, State.QUEUED) or row.blocked is None:
         return False
+    if (blocked := await guards.in_the_way(work, row)) is not None:
+        return blocked.code in guards.FINAL
     return await claims.are_free(work, row, claims.wanted(row.workspace, resources_of(row)))

@@ -13,13 +13,15 @@ from counterfoil.activities.operations.rows import (
     load,
     move,
 )
-from counterfoil.activities.operations.steps import Steps, typed
+from counterfoil.activities.operations.sessions import SessionSteps
+from counterfoil.activities.operations.steps import typed
 from counterfoil.activities.operations.views import view_of
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode, Refusal
-from counterfoil.models.operations.commands import CommandName, Received
+from counterfoil.models.operations.commands import CommandName
 from counterfoil.models.operations.lifecycle import UNDISPATCHED, Event
 from counterfoil.models.operations.record import Swept
+from counterfoil.models.operations.sealing import Received
 from counterfoil.models.operations.view import (
     Applied,
     ApplyInput,
@@ -30,7 +32,7 @@ from counterfoil.models.operations.view import (
 from counterfoil.models.tables import OperationRow
 
 
-class Transitions(Steps):
+class Transitions(SessionSteps):
     """Opening, commands, time-outs, fencing, sweeping."""
 
     @activity.defn
@@ -116,4 +118,4 @@ class Transitions(Steps):
     async def sweep(self) -> Swept:
         """Wake every open operation whose workflow does not run, or whose turn it is."""
         with typed():
-            return await sweeping.sweep(self._database, self._parts.engine)
+            return await sweeping.sweep(self._database, self._parts.engine, self.call_off_forgotten)

@@ -19,9 +19,13 @@ from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import SYSTEM, Actor, canonical_json
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.outcomes import Evidence
-from counterfoil.models.tables import LEDGER, SESSIONS, LedgerRow, OperationRow
+from counterfoil.models.tables import LEDGER, SESSIONS, LedgerRow, OperationRow, SessionRow
 
 OPERATION = "operation"
+SESSION = "session"
+Subject = OperationRow | SessionRow
+"""What entries are about. Its row counts its versions."""
+
 DATA_LIMIT_BYTES = 4096
 
 _INSERT = Prepared(insert(LEDGER))
@@ -34,7 +38,7 @@ _COUNT_ON = Prepared(
 _HISTORY = Prepared(
     select(LEDGER)
     .where(
-        LEDGER.c.subject_kind == OPERATION,
+        LEDGER.c.subject_kind == bindparam("kind"),
         LEDGER.c.subject_id == bindparam("subject"),
         LEDGER.c.version > bindparam("after"),
     )
@@ -55,17 +59,18 @@ class Entry:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
-    """Record something about an operation; returns its version. The operation's row must be locked by this unit.
+def append(work: UnitOfWork, row: Subject, entry: Entry) -> int:
+    """Record something about a subject; returns its version. The subject's row must be locked by this unit.
 
     The entry is written at the end of the unit, with all others of its session.
     """
     row.ledger_version += 1
+    session = row.session if isinstance(row, OperationRow) else row.id
     values = {
-        "subject_kind": OPERATION,
+        "subject_kind": _kind_of(row),
         "subject_id": row.id,
         "version": row.ledger_version,
-        "session": row.session,
+        "session": session,
         "kind": str(entry.kind),
         "material": entry.material,
         "actor": entry.actor.model_dump_json(exclude_none=True),
@@ -77,8 +82,12 @@ def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
     }
     if not work.entries:
         work.last.append(partial(_write, work))
-    work.entries.setdefault((row.session, row.workspace), []).append(values)
+    work.entries.setdefault((session, row.workspace), []).append(values)
     return row.ledger_version
+
+
+def _kind_of(row: Subject) -> str:
+    return OPERATION if isinstance(row, OperationRow) else SESSION
 
 
 async def _write(work: UnitOfWork) -> None:
@@ -126,10 +135,8 @@ class HistoryGap:
     head: int
 
 
-async def history(
-    work: UnitOfWork, row: OperationRow, *, after: int = 0, limit: int = 1000
-) -> list[LedgerRow] | HistoryGap:
-    """An operation's entries with versions in (after, head], oldest first; a gap where retention took some.
+async def history(work: UnitOfWork, row: Subject, *, after: int = 0, limit: int = 1000) -> list[LedgerRow] | HistoryGap:
+    """A subject's entries with versions in (after, head], oldest first; a gap where retention took some.
 
     Raises `Refusal` (`BAD_REQUEST`) for a version that was never reached.
     """
@@ -140,6 +147,8 @@ async def history(
             subject=row.id,
             remedy="ask from a version you were given",
         )
-    if after < row.ledger_floor:
-        return HistoryGap(requested=after, floor=row.ledger_floor, head=row.ledger_version)
-    return await work.session.all(LedgerRow, _HISTORY, {"subject": row.id, "after": after, "most": limit})
+    floor = row.ledger_floor if isinstance(row, OperationRow) else 0
+    if after < floor:
+        return HistoryGap(requested=after, floor=floor, head=row.ledger_version)
+    asked = {"kind": _kind_of(row), "subject": row.id, "after": after, "most": limit}
+    return await work.session.all(LedgerRow, _HISTORY, asked)

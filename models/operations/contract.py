@@ -59,6 +59,11 @@ class Owner(Contract):
     workspace: Identifier
     session: Identifier
     turn: Identifier | None = None
+    epoch: Annotated[int, Field(ge=0)] = 0
+    """How often this session's whole work had been cancelled when the run began that asks.
+
+    A run that was cancelled asks in an epoch that has passed, and starts nothing new.
+    """
 
 
 class DecisionRequest(Contract):
@@ -142,8 +147,10 @@ class OperationRequest(Contract):
 
     @property
     def digest(self) -> str:
-        """What makes two requests under one key the same request."""
-        return digest_of(self)
+        """What makes two requests under one key the same request, in whichever epoch they are made."""
+        spelled = self.model_dump(mode="json")
+        del spelled["owner"]["epoch"]
+        return digest_of(spelled)
 
 
 @lru_cache(maxsize=4096)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from counterfoil.models.common import Actor, Digest, Identifier, Instant, Stored
+from counterfoil.models.common import Actor, Digest, Identifier, Instant, Money, Stored
 from counterfoil.models.operations.commands import Verdict
 from counterfoil.models.operations.contract import OperationRequest, Resource
 from counterfoil.models.operations.lifecycle import Cancellation, State, Verification
@@ -43,6 +43,27 @@ class ClaimRecord(Stored):
     exclusive: bool
     held: bool
     since: Instant
+
+
+class DependencyRecord(Stored):
+    """An operation that must be completed and verified first; where it was superseded, what took its place."""
+
+    named: str
+    operation_id: str
+    state: State
+    verification: Verification
+
+
+class SessionRecord(Stored):
+    """A session as hosts and operators see it: whether its work may go on, and in which epoch."""
+
+    session: str
+    workspace: str
+    epoch: int
+    """What a run passes as `owner.epoch` to begin work of its own."""
+    paused: bool
+    timeline: int
+    """The newest entry of its timeline."""
 
 
 class LedgerEntry(Stored):
@@ -109,6 +130,10 @@ class Operation(OperationSummary):
     attempts: tuple[AttemptRecord, ...] = ()
     claims: tuple[ClaimRecord, ...] = ()
     """What it holds or waits for now; empty once it is settled."""
+    dependencies: tuple[DependencyRecord, ...] = ()
+    superseded_by: str | None = None
+    estimated_cost: Money | None = None
+    """Of all attempts made so far, by the route's estimate; None where it gives none."""
     result: TypedResult | None = None
     evidence: Evidence | None = None
     problem: Problem | None = None

@@ -1,15 +1,17 @@
-"""Pure rules of operations: what a decision binds to, what is not enforced yet, when a replay is still safe."""
+"""Pure rules of operations: what a decision binds to, what a request may ask for, when a replay is still safe."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 
-from counterfoil.models.common import canonical_json, digest_of
+from counterfoil.models.common import Money, canonical_json, digest_of
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.contract import INPUT_LIMIT_BYTES, OperationRequest, Resource, resource_digest
+from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
 from counterfoil.models.operations.outcomes import Evidence, Prepared
-from counterfoil.models.operations.route import Route
+from counterfoil.models.operations.route import PreparationSupport, Route
 
 
 def proposal_digest(*, request_digest: str, route: Route, request: OperationRequest, prepared: Prepared | None) -> str:
@@ -30,22 +32,46 @@ def proposal_digest(*, request_digest: str, route: Route, request: OperationRequ
     )
 
 
-def refuse_unenforced(request: OperationRequest) -> None:
-    """Refuse what this version cannot enforce: a bound that is silently ignored is worse than none."""
-    named = {
-        "depends_on": bool(request.depends_on),
-        "supersedes": request.supersedes is not None,
-        "assumptions": bool(request.assumptions),
-        "constraints.max_cost": request.constraints.max_cost is not None,
-    }
-    present = [name for name, given in named.items() if given]
-    if present:
-        raise Refusal(
-            ErrorCode.NOT_ENFORCED,
-            f"this version does not enforce {', '.join(present)}, so it does not accept them",
-            subject=request.operation_id,
-            remedy="leave them out, and enforce them in the host until they are supported",
-        )
+def refuse_unaffordable(request: OperationRequest, route: Route) -> None:
+    """Refuse a cost limit that nobody can keep on this route: a bound that is silently ignored is worse than none."""
+    limit = request.constraints.max_cost
+    if limit is None:
+        return
+    if route.preparation is PreparationSupport.EFFECTFUL:
+        code, detail = ErrorCode.COST_UNBOUNDED, f"preparing on '{route.id}' has effects, and nobody bounds their cost"
+    elif route.cost_estimate is None:
+        code, detail = ErrorCode.COST_UNKNOWN, f"the route '{route.id}' gives no estimate of what an attempt costs"
+    elif route.cost_estimate.currency != limit.currency:
+        code = ErrorCode.CURRENCY_MISMATCH
+        detail = f"the limit is in {limit.currency}, the route's estimate in {route.cost_estimate.currency}"
+    elif not affords(request, route, attempts=0):
+        code = ErrorCode.LIMIT_REACHED
+        detail = f"one attempt is estimated at {price(route.cost_estimate)}, the request allows {price(limit)}"
+    else:
+        return
+    raise Refusal(
+        code, detail, subject=request.operation_id, remedy="use another route, or another max_cost, or leave it out"
+    )
+
+
+def affords(request: OperationRequest, route: Route, *, attempts: int) -> bool:
+    """Whether one more attempt, after `attempts`, stays within the request's cost limit by the route's estimate."""
+    limit = request.constraints.max_cost
+    if limit is None:
+        return True
+    spent = spent_by(route, attempts + 1)
+    return spent is not None and spent.currency == limit.currency and spent.amount <= limit.amount
+
+
+def spent_by(route: Route, attempts: int) -> Money | None:
+    """What `attempts` attempts are estimated to cost; None where the route cannot tell."""
+    estimate = route.cost_estimate
+    return None if estimate is None else estimate.model_copy(update={"amount": estimate.amount * attempts})
+
+
+def price(money: Money) -> str:
+    """An amount, for people."""
+    return f"{money.amount:f} {money.currency}"
 
 
 def refuse_oversized(request: OperationRequest) -> int:
@@ -96,6 +122,29 @@ def refuse_repeated_resources(request: OperationRequest, resources: Sequence[Res
                 subject=request.operation_id,
                 remedy="list every resource once",
             )
+
+
+class Standing(StrEnum):
+    """How far what an operation depends on has come."""
+
+    MET = "met"
+    """Completed, and fresh evidence bore it out."""
+    PENDING = "pending"
+    UNKNOWN = "unknown"
+    """Nobody can know yet; a person may have to say."""
+    FAILED = "failed"
+    """It can no longer be completed and verified."""
+
+
+def standing(state: State, verification: Verification, route: Route) -> Standing:
+    """How a dependency stands that is in this state on this route."""
+    if state is State.COMPLETED and verification is Verification.VERIFIED:
+        return Standing.MET
+    if not route.verification or (state in CLOSED and state is not State.COMPLETED):
+        return Standing.FAILED
+    if state is State.COMPLETED and verification is not Verification.PENDING:
+        return Standing.FAILED
+    return Standing.UNKNOWN if state is State.UNKNOWN else Standing.PENDING
 
 
 def replay_is_safe(route: Route, first_dispatched_at: datetime | None, now: datetime) -> bool:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlmodel import SQLModel
 
+import counterfoil.models.tables  # noqa: F401  (fills the metadata)
 from counterfoil.activities.store.migration import migrate
 
 
@@ -37,6 +39,6 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'store.db'}"
     url: str = request.getfixturevalue("postgres_url")
     with psycopg.connect(url, autocommit=True) as connection:
-        for table in ("claims", "resources", "commands", "attempts", "ledger", "operations", "sessions"):
-            connection.execute(f"DELETE FROM {table}")
+        for table in SQLModel.metadata.tables:
+            connection.execute(f"DELETE FROM {table}")  # type: ignore[call-overload]
     return url

@@ -20,7 +20,7 @@ from counterfoil.models.operations.commands import CONTRACTS, REQUIRED_SCOPE, An
 from counterfoil.models.operations.contract import Constraints, OperationRequest, Owner, Resource
 from counterfoil.models.operations.lifecycle import TRANSITIONS, Cancellation, State, Verification
 from counterfoil.models.operations.route import Route
-from counterfoil.worker import cli_operation
+from counterfoil.worker import cli_operation, cli_session
 from counterfoil.worker.cli import app
 from counterfoil.worker.exit_codes import ExitCode, of_error
 from counterfoil.workflows.search_attributes import REQUIRED
@@ -175,12 +175,16 @@ def test_every_command_line_that_the_pages_show_exists():
     shown = set()
     for path in [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]:
         shown |= set(
-            re.findall(r"counterfoil (operation [a-z]+|dev|worker|register|migrate|repair)\b", path.read_text())
+            re.findall(
+                r"counterfoil ((?:operation|session) [a-z]+|dev|worker|register|migrate|repair)\b", path.read_text()
+            )
         )
-    known = {f"operation {name}" for name in get_command(cli_operation.app).commands} | set(get_command(app).commands)
+    groups = {"operation": cli_operation.app, "session": cli_session.app}
+    known = {f"{group} {name}" for group, part in groups.items() for name in get_command(part).commands}
+    known |= set(get_command(app).commands)
 
     assert shown <= known
-    assert known - shown - {"operation"} == set()
+    assert known - shown - set(groups) == set()
 
 
 def blocks(name: str, language: str) -> list[str]:

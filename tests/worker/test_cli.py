@@ -189,7 +189,7 @@ def test_the_same_key_for_another_request_is_a_conflict(dev: Dev):
         (file_request("bad", "a.txt", capability="file.burn"), "UNKNOWN_CAPABILITY", 4),
         (file_request("bad", "../a.txt"), "PATH_REFUSED", 3),
         (file_request("bad", "a.txt", constraints={"deadline": "2020-01-01T00:00:00Z"}), "DEADLINE_PASSED", 3),
-        (file_request("bad", "a.txt", depends_on=["op-1"]), "NOT_ENFORCED", 3),
+        (file_request("bad", "a.txt", depends_on=["op-1"]), "DEPENDENCY_NOT_FOUND", 4),
         (file_request("bad", "a.txt", text="x" * 3_000_000), "INPUT_TOO_LARGE", 2),
     ],
 )
@@ -472,3 +472,25 @@ def at_terminal(dev: Dev, answer: str, *arguments: str) -> tuple[str, int]:
             answered = True
     os.close(ours)
     return said.decode(), process.wait(30)
+
+
+def test_a_session_is_paused_resumed_and_cancelled_as_a_whole(dev: Dev):
+    owner = {"workspace": "w", "session": "whole"}
+    dev.json("operation", "create", "-", stdin=file_request("whole-1", "whole-1.txt", owner=owner, on_create="hold"))
+
+    paused = dev.json("session", "pause", "whole", "--reason", "lunch")
+    shown = dev.run("session", "show", "whole")
+    resumed = dev.json("session", "resume", "whole")
+    cancelled = dev.json("session", "cancel", "whole", "--reason", "enough")
+    late = dev.run("operation", "create", "-", "--json", stdin=file_request("whole-2", "whole-2.txt", owner=owner))
+    follow_up = file_request("whole-3", "whole-3.txt", owner=owner | {"epoch": 1})
+    done = dev.json("operation", "create", "-", "--wait", stdin=follow_up)
+
+    assert (paused["status"], paused["paused"]) == ("applied", True)
+    assert "epoch 0, paused: nothing new is dispatched" in shown.stdout
+    assert (resumed["status"], resumed["paused"]) == ("applied", False)
+    assert (cancelled["status"], cancelled["epoch"], cancelled["operations"]) == ("applied", 1, 1)
+    assert (late.returncode, json.loads(late.stderr)["code"]) == (5, "OWNER_CANCELLED")
+    assert (done["state"], done["verification"]) == ("completed", "verified")
+    assert dev.json("session", "show", "whole")["epoch"] == 1
+    assert dev.run("session", "show", "nobody").returncode == 4

@@ -334,7 +334,7 @@ MALFORMED = {
     "an oversized input": (lambda given: [given | {"input": {"text": "x" * 1_200_000}}], "INPUT_TOO_LARGE"),
     "another operation's id": (lambda given: [given | {"idempotency_key": "other"}], "WORKFLOW_ID_MISMATCH"),
     "nothing to resume": (lambda _: [{"resume": "op-nothing"}], "NOT_FOUND"),
-    "a dependency": (lambda given: [given | {"depends_on": ["op-1"]}], "NOT_ENFORCED"),
+    "a dependency on nothing": (lambda given: [given | {"depends_on": ["op-1"]}], "DEPENDENCY_NOT_FOUND"),
 }
 
 
@@ -398,9 +398,16 @@ REFUSED_EARLY = {
     "an unknown capability": ({"capability": "record.fly"}, "UNKNOWN_CAPABILITY"),
     "a deadline in the past": ({"constraints": {"deadline": "2020-01-01T00:00:00Z"}}, "DEADLINE_PASSED"),
     "3 MB": ({"input": {"text": "x" * 3_000_000}}, "INPUT_TOO_LARGE"),
-    "a budget that is not enforced": (
+    "a cost limit on a route without an estimate": (
         {"constraints": {"max_cost": {"amount": "1", "currency": "EUR"}}},
-        "NOT_ENFORCED",
+        "COST_UNKNOWN",
+    ),
+    "a dependency on nothing": ({"depends_on": ["op-1"]}, "DEPENDENCY_NOT_FOUND"),
+    "something superseded that is not there": ({"supersedes": "op-1"}, "NOT_FOUND"),
+    "an assumption about nothing": ({"assumptions": [{"subject": "op-1", "version": 1}]}, "NOT_FOUND"),
+    "an epoch that was never reached": (
+        {"owner": {"workspace": "w", "session": "s", "epoch": 1}},
+        "BAD_REQUEST",
     ),
 }
 

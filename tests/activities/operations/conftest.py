@@ -23,11 +23,12 @@ from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode, Refusal
-from counterfoil.models.operations.commands import Answer, Received
+from counterfoil.models.operations.commands import Answer
 from counterfoil.models.operations.contract import OperationRequest
 from counterfoil.models.operations.lifecycle import UNDISPATCHED, Event
 from counterfoil.models.operations.outcomes import CancelOutcome, Observation, VerificationOutcome
 from counterfoil.models.operations.record import LedgerEntry, Operation
+from counterfoil.models.operations.sealing import Received
 from counterfoil.models.tables import CLAIMS, ClaimRow, OperationRow
 from support.scripted import request, scripted
 

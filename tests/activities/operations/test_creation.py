@@ -139,10 +139,10 @@ async def test_an_input_beyond_a_megabyte_is_refused_and_nothing_is_kept(bench: 
         ({"route_id": "nowhere.v1"}, ErrorCode.UNKNOWN_ROUTE),
         ({"capability": "record.delete"}, ErrorCode.UNKNOWN_CAPABILITY),
         ({"constraints": {"deadline": "2020-01-01T00:00:00Z"}}, ErrorCode.DEADLINE_PASSED),
-        ({"constraints": {"max_cost": {"amount": "1", "currency": "EUR"}}}, ErrorCode.NOT_ENFORCED),
-        ({"depends_on": ["op-1"]}, ErrorCode.NOT_ENFORCED),
-        ({"supersedes": "op-1"}, ErrorCode.NOT_ENFORCED),
-        ({"assumptions": [{"subject": "doc", "version": 1}]}, ErrorCode.NOT_ENFORCED),
+        ({"constraints": {"max_cost": {"amount": "1", "currency": "EUR"}}}, ErrorCode.COST_UNKNOWN),
+        ({"depends_on": ["op-1"]}, ErrorCode.DEPENDENCY_NOT_FOUND),
+        ({"supersedes": "op-1"}, ErrorCode.NOT_FOUND),
+        ({"assumptions": [{"subject": "doc", "version": 1}]}, ErrorCode.NOT_FOUND),
     ],
 )
 async def test_a_request_that_cannot_be_kept_is_refused_before_anything_is_written(

@@ -8,9 +8,9 @@ import pytest
 
 from counterfoil.activities.operations.repair import repair
 from counterfoil.models.errors import ErrorCode
-from counterfoil.models.operations.commands import Received
 from counterfoil.models.operations.outcomes import Evidence, NotApplied
 from counterfoil.models.operations.route import ReplayGuarantee
+from counterfoil.models.operations.sealing import Received
 from counterfoil.models.operations.view import ApplyInput
 from support.scripted import completed, request
 

@@ -16,13 +16,13 @@ from counterfoil.models.operations.commands import (
     CommandName,
     Decide,
     Execute,
-    Received,
     Reconcile,
     ResolveUnknown,
     command_key,
     seal,
     unseal,
 )
+from counterfoil.models.operations.sealing import Received
 
 KEY = b"a key"
 AT = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -17,8 +17,9 @@ from counterfoil.models.operations.contract import (
     resource_digest,
     workspace_digest,
 )
+from counterfoil.models.operations.lifecycle import CLOSED, OPEN, State, Verification
 from counterfoil.models.operations.outcomes import BoundVersion, Evidence, Prepared, Preview
-from counterfoil.models.operations.route import ReplayGuarantee, Route
+from counterfoil.models.operations.route import PreparationSupport, ReplayGuarantee, Route
 from support.scripted import request, scripted_route
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -148,23 +149,60 @@ def test_a_request_survives_its_journey_as_json() -> None:
     assert OperationRequest.model_validate_json(sent.model_dump_json()).digest == sent.digest
 
 
+def test_a_request_repeated_in_a_later_epoch_is_the_same_request() -> None:
+    assert request(owner={"workspace": "w", "session": "s", "epoch": 3}).digest == request().digest
+
+
+def priced(amount: str | None, currency: str = "EUR", **changes: Any) -> Route:
+    estimate = None if amount is None else {"amount": amount, "currency": currency}
+    return scripted_route(cost_estimate=estimate, **changes)
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("route", "code"),
     [
-        {"depends_on": ["op-1"]},
-        {"supersedes": "op-1"},
-        {"assumptions": [{"subject": "doc", "version": 1}]},
-        {"constraints": {"max_cost": {"amount": "1", "currency": "EUR"}}},
+        (priced(None), ErrorCode.COST_UNKNOWN),
+        (priced("1", "USD"), ErrorCode.CURRENCY_MISMATCH),
+        (priced("2.51"), ErrorCode.LIMIT_REACHED),
+        (priced("1", preparation=PreparationSupport.EFFECTFUL), ErrorCode.COST_UNBOUNDED),
     ],
 )
-def test_a_bound_that_is_not_enforced_is_refused_by_name(change: dict[str, Any]) -> None:
-    with pytest.raises(Refusal) as caught:
-        rules.refuse_unenforced(request(**change))
+def test_a_cost_limit_that_nobody_can_keep_is_refused(route: Route, code: ErrorCode) -> None:
+    limited = request(constraints={"max_cost": {"amount": "2.50", "currency": "EUR"}})
 
-    assert caught.value.code == ErrorCode.NOT_ENFORCED
-    assert {"depends_on": "depends_on", "supersedes": "supersedes", "assumptions": "assumptions"}.get(
-        next(iter(change)), "max_cost"
-    ) in caught.value.detail
+    with pytest.raises(Refusal) as caught:
+        rules.refuse_unaffordable(limited, route)
+
+    assert caught.value.code == code
+    rules.refuse_unaffordable(request(), route)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "attempts", "affordable"),
+    [("2.50", 0, True), ("2.50", 1, False), ("0.1", 24, True), ("0.1", 25, False), ("0", 99, True)],
+)
+def test_estimates_add_up_over_attempts_to_the_cent(estimate: str, attempts: int, affordable: bool) -> None:
+    limited = request(constraints={"max_cost": {"amount": "2.50", "currency": "EUR"}})
+
+    assert rules.affords(limited, priced(estimate), attempts=attempts) is affordable
+
+
+VERIFIABLE, UNVERIFIABLE = scripted_route(), scripted_route(verification=False)
+STANDINGS = (
+    {(state, verification): "pending" for state in OPEN for verification in Verification}
+    | {(state, verification): "failed" for state in CLOSED for verification in Verification}
+    | {(State.UNKNOWN, verification): "unknown" for verification in Verification}
+    | {(State.COMPLETED, Verification.PENDING): "pending", (State.COMPLETED, Verification.VERIFIED): "met"}
+)
+
+
+@pytest.mark.parametrize(("state", "verification"), sorted(STANDINGS))
+def test_a_dependency_is_met_only_by_what_is_completed_and_verified(state: State, verification: Verification) -> None:
+    assert rules.standing(state, verification, VERIFIABLE) == STANDINGS[state, verification]
+
+
+def test_a_dependency_on_a_route_that_cannot_verify_can_never_be_met() -> None:
+    assert rules.standing(State.QUEUED, Verification.UNAVAILABLE, UNVERIFIABLE) == "failed"
 
 
 def test_an_input_of_one_megabyte_is_taken_and_one_byte_more_is_not() -> None:
