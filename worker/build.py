@@ -91,7 +91,9 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
             runner=AdapterRunner(),
             engine=TemporalEngine(client, settings.task_queue),
             policy=SealPolicy(key=settings.sealing_key(), allow_unsealed=settings.allow_unsealed),
-            timing=Timing(heartbeat_seconds=settings.heartbeat_seconds),
+            timing=Timing(
+                heartbeat_seconds=settings.heartbeat_seconds, local_transitions=settings.max_cached_workflows > 0
+            ),
             checkpoint=checkpoint,
         )
     )

@@ -327,6 +327,8 @@ class ApplicationOperation:
 
     async def _transition(self, activity: Callable[[OperationActivities, Any], Any], given: Any) -> Any:
         """Run a transition: as a local activity, which costs no round trip; where that fails, as a patient one."""
+        if self._view is not None and not self._view.local_transitions:
+            return await self._patient_transition(activity, given)
         try:
             return await workflow.execute_local_activity_method(
                 activity,
@@ -339,6 +341,9 @@ class ApplicationOperation:
             typed = self._typed(error)
             if typed.non_retryable:
                 raise typed from error
+        return await self._patient_transition(activity, given)
+
+    async def _patient_transition(self, activity: Callable[[OperationActivities, Any], Any], given: Any) -> Any:
         try:
             return await workflow.execute_activity_method(
                 activity,

@@ -24,10 +24,12 @@ GAP = "\u2003"
 
 @dataclass(frozen=True)
 class Timing:
-    """How closely workers are watched."""
+    """How closely workers are watched, and how they like their transitions."""
 
     heartbeat_seconds: float = 10.0
     """An adapter activity that is not heard of for this long is taken for lost."""
+    local_transitions: bool = True
+    """Whether transitions run beside the workflow. A worker that caches no workflow would lose them on the way."""
 
 
 def view_of(row: OperationRow, timing: Timing) -> OperationView:
@@ -48,6 +50,7 @@ def view_of(row: OperationRow, timing: Timing) -> OperationView:
         task_queue=row.task_queue,
         call_timeout_seconds=route.call_timeout_seconds,
         heartbeat_seconds=timing.heartbeat_seconds,
+        local_transitions=timing.local_transitions,
         prepares_with_effect=route.preparation is PreparationSupport.EFFECTFUL,
         can_observe=route.observation,
         can_cancel=route.cancellation,

@@ -46,6 +46,8 @@ class OperationView(Stored):
     """Where the adapter's activities run: the pinned environment's and adapter version's own queue."""
     call_timeout_seconds: float
     heartbeat_seconds: float
+    local_transitions: bool = True
+    """Whether the worker that gave this view runs transitions as local activities. Recorded, so replay agrees."""
     prepares_with_effect: bool = False
     can_observe: bool = False
     can_cancel: bool = False
