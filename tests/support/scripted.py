@@ -58,6 +58,10 @@ class ScriptedAdapter:
         """Answers for the next calls of a phase."""
         self._answers[phase].extend(answers)
 
+    def forget(self, phase: str) -> None:
+        """Script nothing more for a phase."""
+        self._answers[phase].clear()
+
     def validate_input(self, request: OperationRequest) -> ScriptedInput:
         return ScriptedInput.model_validate(request.input)
 
