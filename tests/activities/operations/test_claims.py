@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -253,6 +254,63 @@ async def test_everyone_gets_a_turn_under_real_concurrency_and_nobody_meets_a_co
     await asyncio.wait_for(asyncio.gather(*map(client, ids, wants)), timeout=60)
 
     assert sorted(served) == sorted(ids)
+    assert await quick.claims() == []
+
+
+async def test_many_operations_over_twenty_resources_all_get_their_turn_in_order_by_being_woken_alone(
+    quick: Any,
+) -> None:
+    choose = random.Random(20)
+    names = [f"r{number}" for number in range(20)]
+    many = 1000 if quick.database.url.startswith("sqlite") else 100
+    wants = [on(*choose.sample(names, choose.choice((1, 1, 2, 3))), queries=choose.choice(names)) for _ in range(many)]
+    ids = await line(quick, *wants)
+    needs = {
+        name: {one["identity"]: one["kind"] != "query" for one in want} for name, want in zip(ids, wants, strict=True)
+    }
+    place = {name: number for number, name in enumerate(ids)}
+    inside, refused, served = set[str](), set[str](), list[str]()
+    turn, asking = asyncio.Queue[str](), dict[str, bool]()
+    for name in choose.sample(ids, len(ids)):
+        turn.put_nowait(name)
+
+    def conflict(one: str, other: str) -> bool:
+        return any(needs[one][name] or needs[other][name] for name in needs[one].keys() & needs[other].keys())
+
+    async def client() -> None:
+        while len(served) < many:
+            try:
+                name = await asyncio.wait_for(turn.get(), 10)
+            except TimeoutError:
+                return
+            if name in asking:
+                asking[name] = True  # told while its question is under way
+            if name in asking or name in served or name in inside:
+                continue
+            asking[name] = False
+            ahead = [other for other in refused if place[other] < place[name] and conflict(name, other)]
+            granted = await quick.grant(name)
+            told = asking.pop(name)
+            if not granted:
+                refused.add(name)
+                if told:
+                    turn.put_nowait(name)
+                continue
+            passed = [other for other in ahead if other in refused and other not in asking]
+            assert not passed, f"{name} went past {passed[0]}"
+            assert not [other for other in inside if conflict(name, other)]
+            refused.discard(name)
+            inside.add(name)
+            await asyncio.sleep(0)
+            inside.discard(name)
+            served.append(name)
+            await quick.reply(name, completed())
+            while quick.woken:
+                turn.put_nowait(quick.woken.pop())
+
+    await asyncio.wait_for(asyncio.gather(*(client() for _ in range(8))), 120)
+
+    assert sorted(served) == sorted(ids), "everybody, once, and nobody asked twice without being told to"
     assert await quick.claims() == []
 
 
