@@ -228,3 +228,15 @@ def test_every_dependency_is_accounted_for():
 
 def project() -> Any:
     return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+
+
+def test_every_test_that_a_promise_names_exists():
+    named = re.findall(r"\| `([a-z_/]+\.py)` `(test_\w+)` \|$", page("operations.md"), re.MULTILINE)
+    missing = [
+        f"{path} {name}"
+        for path, name in named
+        if not (REPOSITORY / "tests" / path).exists() or f"def {name}(" not in (REPOSITORY / "tests" / path).read_text()
+    ]
+
+    assert len(named) > 60
+    assert missing == []
