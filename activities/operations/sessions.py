@@ -46,7 +46,10 @@ _CALLED_OFF = Prepared(
     .limit(PAGE)
 )
 _HELD_BACK = Prepared(
-    _OPERATIONS.where(OPERATIONS.c.state == State.QUEUED, OPERATIONS.c.blocked.is_not(None))
+    _OPERATIONS.where(
+        or_(OPERATIONS.c.state == State.QUEUED, OPERATIONS.c.state == State.PREPARING),
+        OPERATIONS.c.blocked.is_not(None),
+    )
     .order_by(OPERATIONS.c.id)
     .limit(PAGE)
 )

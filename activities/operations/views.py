@@ -79,7 +79,7 @@ def details_of(row: OperationRow) -> str:
             lines += _question(row)
         case State.UNKNOWN:
             lines += _unknown(row)
-        case State.QUEUED if row.blocked is not None:
+        case State.QUEUED | State.PREPARING if row.blocked is not None:
             lines += ["", plain(Blocked.model_validate_json(row.blocked).detail)]
         case _ if (problem := _problem(row)) is not None:
             lines += ["", _told(problem)]

@@ -195,6 +195,21 @@ async def test_a_pause_keeps_new_dispatches_back_observes_what_was_issued_and_en
     assert (await settled(control_plane, paused.operation_id)).verification == "verified"
 
 
+async def test_a_preparation_that_is_an_effect_is_kept_back_by_a_pause_too(stack: Stack, control_plane: ControlPlane):
+    adapter = scripted(stack.catalog, preparation=PreparationSupport.EFFECTFUL)
+    await stack.start()
+    await control_plane.create(request("first", on_create="hold"))
+    await control_plane.pause_session(scripts.SESSION, "wait")
+    paused = await control_plane.create(request("paused", **elsewhere("b")))
+    await blocked(control_plane, paused.operation_id, ErrorCode.OWNER_PAUSED)
+    assert adapter.calls == []
+
+    await control_plane.resume_session(scripts.SESSION)
+
+    assert (await settled(control_plane, paused.operation_id)).verification == "verified"
+    assert [phase for phase, _ in adapter.calls].count("prepare") == 1
+
+
 async def test_what_is_paused_in_a_line_lets_others_pass(stack: Stack, control_plane: ControlPlane):
     adapter = scripted(stack.catalog)
     await stack.start()
