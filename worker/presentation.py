@@ -97,6 +97,10 @@ def _fact_lines(operation: Operation) -> Iterator[tuple[str, str | Text]]:
     yield "Key", operation.request.idempotency_key
     for resource in operation.resources:
         yield "Resource", f"{resource.kind} {resource.system}:{resource.identity}"
+    for claim in operation.claims:
+        shared = "" if claim.exclusive else ", shared"
+        passed = "; it waits for an unknown effect, so others may pass it" if claim.overtakable else ""
+        yield "Holds" if claim.held else "Waits for", f"{claim.name}{shared}, since {_time(claim.since)}{passed}"
     for one in operation.dependencies:
         place = "" if one.named == one.operation_id else f" (in the place of {one.named})"
         verified = f", verification {one.verification}" if one.state is State.COMPLETED else ""

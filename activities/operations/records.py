@@ -90,7 +90,13 @@ async def whole(work: UnitOfWork, operation_id: str) -> Operation:
         version=row.ledger_version,
         attempts=tuple(attempt_of(attempt) for attempt in await work.session.all(AttemptRow, attempts)),
         claims=tuple(
-            ClaimRecord(name=claim.name, exclusive=claim.exclusive, held=claim.held, since=claim.queued_at)
+            ClaimRecord(
+                name=claim.name,
+                exclusive=claim.exclusive,
+                held=claim.held,
+                since=claim.queued_at,
+                overtakable=claim.overtakable and not claim.held,
+            )
             for claim in (await work.session.execute(claims)).all()
         ),
         dependencies=await dependencies.records_of(work, row.id) if request_of(row).depends_on else (),

@@ -43,6 +43,8 @@ class ClaimRecord(Stored):
     exclusive: bool
     held: bool
     since: Instant
+    overtakable: bool = False
+    """It waits for an unknown effect, so those that do not conflict with that may go first."""
 
 
 class DependencyRecord(Stored):

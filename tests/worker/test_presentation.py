@@ -95,6 +95,34 @@ def test_a_decision_that_nobody_authenticated_is_marked(capsys: pytest.CaptureFi
     assert "approve by unauthenticated (unauthenticated)" in said
 
 
+def test_what_an_operation_holds_waits_for_costs_and_replaces_is_shown(capsys: pytest.CaptureFixture[str]):
+    found = operation(
+        state=State.QUEUED,
+        request=request(
+            supersedes="op-old", constraints={"max_cost": {"amount": "2.50", "currency": "EUR"}}, depends_on=["op-a"]
+        ),
+        claims=[
+            {"name": "scripted:a", "exclusive": True, "held": False, "since": AT, "overtakable": True},
+            {"name": "workspace:w", "exclusive": False, "held": True, "since": AT},
+        ],
+        dependencies=[
+            {"named": "op-a", "operation_id": "op-b", "state": "completed", "verification": "verified"},
+        ],
+        superseded_by="op-new",
+        estimated_cost={"amount": "1.10", "currency": "EUR"},
+    )
+
+    said = " ".join(told(found, capsys).split())
+
+    assert "Waits for scripted:a, since" in said
+    assert "it waits for an unknown effect, so others may pass it" in said
+    assert "Holds workspace:w, shared, since" in said
+    assert "Depends on op-b (in the place of op-a): completed, verification verified" in said
+    assert "Supersedes op-old" in said
+    assert "Superseded by op-new" in said
+    assert "Estimated cost 1.10 EUR of 2.50 EUR" in said
+
+
 def test_an_empty_list_says_so(capsys: pytest.CaptureFixture[str]):
     Output().show(listed([]))
 

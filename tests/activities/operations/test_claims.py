@@ -143,6 +143,7 @@ async def test_one_that_waits_for_an_unknown_effect_is_overtaken_by_those_that_d
     assert quick.woken == [other], "it waited behind the stuck one, and may go now"
     assert await granted(quick, other, stuck) == [True, False]
     assert (await quick.read(stuck)).blocked.detail == f"scripted:a is held by {unknown}, whose effect is unknown"
+    assert [claim.overtakable for claim in (await quick.read(stuck)).claims] == [True] * 3
 
 
 async def test_all_that_wait_behind_a_stuck_one_are_named_past_it(quick: Any) -> None:
