@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -10,30 +9,19 @@ from pydantic import Field, ValidationError
 
 from counterfoil.activities.adapters.base import AdapterContext, Order
 from counterfoil.activities.adapters.jail import FILE_SYSTEM, WorkspaceRoot, normalise_file_resource, normalise_path
-from counterfoil.activities.adapters.publication import (
-    ABSENT_VERSION,
-    Absent,
-    Applied,
-    Publication,
-    Publisher,
-    Undecided,
-)
+from counterfoil.activities.adapters.publication import ABSENT_VERSION, Publisher
+from counterfoil.activities.adapters.publishing import Bound, FilePublishing
 from counterfoil.activities.adapters.text_preview import preview_of, visible
 from counterfoil.models.common import Contract, Digest, digest_bytes
-from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
+from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.contract import OperationRequest, Resource, ResourceKind
 from counterfoil.models.operations.outcomes import (
     BoundVersion,
-    Completed,
     Contradicted,
     Evidence,
     Failed,
-    NotApplied,
-    NotReady,
     Prepared,
-    Ready,
     TypedResult,
-    UnknownEffect,
     VerificationUnavailable,
     Verified,
 )
@@ -79,13 +67,11 @@ INPUTS: dict[str, type[CreateFile] | type[ReplaceFile] | type[AppendFile]] = {
 }
 
 
-class LocalFiles:
+class LocalFiles(FilePublishing):
     """The adapter. `publisher` must publish below the same `root`."""
 
     def __init__(self, publisher: Publisher, root: WorkspaceRoot, *, environment: str = "local") -> None:
-        self._publisher = publisher
-        self._root = root
-        self._route = Route(
+        route = Route(
             id=ROUTE_ID,
             adapter="local.files",
             adapter_version="1",
@@ -99,10 +85,7 @@ class LocalFiles:
             verification=True,
             replay=ReplayGuarantee(kind="conditional"),
         )
-
-    @property
-    def route(self) -> Route:
-        return self._route
+        super().__init__(publisher, root, route)
 
     def validate_input(self, request: OperationRequest) -> TextChange:
         """The typed input, its path in the one spelling. Besides the usual codes: `PATH_REFUSED`, `INPUT_TOO_LARGE`."""
@@ -118,16 +101,6 @@ class LocalFiles:
         change = change.model_copy(update={"path": normalise_path(change.path)})
         _check_resources(request, change.path)
         return change
-
-    def readiness(self, context: AdapterContext) -> Ready | NotReady:
-        """Whether the root is there and can be written to."""
-        try:
-            os.close(self._root.open_root())
-        except Refusal as refusal:
-            return NotReady(detail=refusal.detail)
-        if not os.access(self._root.path, os.W_OK | os.X_OK):
-            return NotReady(detail=f"the workspace root {self._root.path} is not writable")
-        return Ready()
 
     def prepare(self, context: AdapterContext, order: Order) -> Prepared | Failed:
         """The exact bytes the file will have, bound to the version it has now; nothing is written."""
@@ -152,46 +125,6 @@ class LocalFiles:
             data={"content_digest": digest_bytes(content), "expected_digest": None if before is None else version},
         )
 
-    def execute(self, context: AdapterContext, order: Order) -> Completed | Failed | UnknownEffect:
-        """Publish the prepared bytes, only while the file is what it was when they were prepared."""
-        if order.prepared is None or order.prepared.material is None:
-            return _never_prepared()
-        try:
-            content = context.blobs.get(order.prepared.material)
-        except CounterfoilError as error:
-            return Failed(code=error.code, detail=f"nothing was written: {error.detail}")
-        publication = Publication(
-            path=_change_of(order).path,
-            content=content,
-            content_digest=order.prepared.data["content_digest"],
-            expected_digest=order.prepared.data["expected_digest"],
-        )
-        try:
-            evidence = self._publisher.publish(context, publication, order.generation)
-        except Refusal as refusal:
-            return Failed(code=refusal.code, detail=refusal.detail)
-        except Unavailable as unavailable:
-            return UnknownEffect(code=unavailable.code, detail=unavailable.detail)
-        return Completed(result=_result(order, evidence, still_current=True))
-
-    def observe(self, context: AdapterContext, order: Order) -> Completed | Failed | NotApplied | UnknownEffect:
-        """What the publication's records say became of the attempt."""
-        if order.prepared is None:
-            return _never_prepared()
-        finding = self._publisher.observe(
-            context,
-            path=_change_of(order).path,
-            content_digest=order.prepared.data["content_digest"],
-            generation=order.generation,
-        )
-        match finding:
-            case Applied(evidence, still_current):
-                return Completed(result=_result(order, evidence, still_current=still_current))
-            case Absent(evidence):
-                return NotApplied(detail="the file was not written, and this attempt no longer can", evidence=evidence)
-            case Undecided(detail):
-                return UnknownEffect(code=ErrorCode.OBSERVATION_PENDING, detail=detail)
-
     def verify(self, context: AdapterContext, order: Order) -> Verified | Contradicted | VerificationUnavailable:
         """Read the file back, from the root down, and compare its digest with that of the prepared bytes."""
         if order.prepared is None:
@@ -212,7 +145,28 @@ class LocalFiles:
         if state.digest != wanted:
             detail = f"the file holds {state.size_bytes} bytes with digest {state.digest}, not those that were prepared"
             return Contradicted(evidence=evidence, detail=detail)
-        return Verified(evidence=evidence, result=_result(order, evidence, still_current=True))
+        return Verified(evidence=evidence, result=self._published(order, order.prepared, evidence, still_current=True))
+
+    def _path(self, order: Order) -> str:
+        return _change_of(order).path
+
+    def _bound(self, prepared: Prepared) -> Bound:
+        return Bound(prepared.data["content_digest"], prepared.data["expected_digest"])
+
+    def _published(self, order: Order, prepared: Prepared, evidence: Evidence, *, still_current: bool) -> TypedResult:
+        path = _change_of(order).path
+        written = f"{order.request.capability} wrote {path}"
+        return TypedResult(
+            kind="file",
+            summary=written if still_current else f"{written}; it was changed since by somebody else",
+            data={
+                "path": path,
+                "digest": prepared.data["content_digest"],
+                "replaced_digest": prepared.data["expected_digest"],
+                "still_current": still_current,
+                "observed_at": evidence.observed_at.isoformat(),
+            },
+        )
 
     def _current(self, change: TextChange) -> bytes | None:
         """The file's bytes before the change; None for a new one. Raises `Refusal`."""
@@ -290,23 +244,6 @@ def _file_of(order: Order) -> Resource:
     return normalise_file_resource(order.resources[0])
 
 
-def _result(order: Order, evidence: Evidence, *, still_current: bool) -> TypedResult:
-    assert order.prepared is not None
-    path = _change_of(order).path
-    written = f"{order.request.capability} wrote {path}"
-    return TypedResult(
-        kind="file",
-        summary=written if still_current else f"{written}; it was changed since by somebody else",
-        data={
-            "path": path,
-            "digest": order.prepared.data["content_digest"],
-            "replaced_digest": order.prepared.data["expected_digest"],
-            "still_current": still_current,
-            "observed_at": evidence.observed_at.isoformat(),
-        },
-    )
-
-
 def _evidence(path: str, observed_at: datetime, digest: str | None, facts: dict[str, object]) -> Evidence:
     return Evidence(
         source=f"file:{path}"[:200],
@@ -315,10 +252,6 @@ def _evidence(path: str, observed_at: datetime, digest: str | None, facts: dict[
         digest=digest,
         facts={"path": path} | facts,
     )
-
-
-def _never_prepared() -> Failed:
-    return Failed(code=ErrorCode.INTERNAL, detail="nothing was prepared, so nothing was written")
 
 
 def _not_text(why: str) -> Refusal:

@@ -6,7 +6,6 @@ it before anybody is asked. Executing publishes those bytes, only while the file
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import PurePosixPath
 
@@ -14,29 +13,25 @@ from pydantic import BaseModel
 
 from counterfoil.activities.adapters.base import AdapterContext, Order
 from counterfoil.activities.adapters.jail import WorkspaceRoot, normalise_path
-from counterfoil.activities.adapters.publication import Absent, Applied, Publication, Publisher, Undecided
+from counterfoil.activities.adapters.publication import Publisher
+from counterfoil.activities.adapters.publishing import Bound, FilePublishing
 from counterfoil.activities.adapters.workbook.contract import WorkbookEdit, parse_input
 from counterfoil.activities.adapters.workbook.edit import Change, EditResult, edit_workbook
 from counterfoil.activities.adapters.workbook.inspect import inspect
 from counterfoil.activities.adapters.workbook.verify import ReaderFailed, Report, read_back
 from counterfoil.models.common import BlobRef, digest_bytes, utc_now
-from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
+from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
 from counterfoil.models.operations.contract import OperationRequest, Resource, ResourceKind
 from counterfoil.models.operations.outcomes import (
     PREVIEW_ROWS,
     BoundVersion,
-    Completed,
     Contradicted,
     Evidence,
     Failed,
-    NotApplied,
-    NotReady,
     Partial,
     Prepared,
     Preview,
-    Ready,
     TypedResult,
-    UnknownEffect,
     VerificationUnavailable,
     Verified,
 )
@@ -52,13 +47,11 @@ _MARGIN_SECONDS = 2.0
 """Left of a call's time for what comes after the reader."""
 
 
-class LocalWorkbook:
+class LocalWorkbook(FilePublishing):
     """The adapter. `publisher` must publish below the same `root`."""
 
     def __init__(self, publisher: Publisher, root: WorkspaceRoot, *, environment: str = "local") -> None:
-        self._publisher = publisher
-        self._root = root
-        self._route = Route(
+        route = Route(
             id=ROUTE_ID,
             adapter="local.workbook.edit",
             adapter_version="1",
@@ -74,10 +67,7 @@ class LocalWorkbook:
             call_timeout_seconds=60,
             max_concurrent_calls=4,
         )
-
-    @property
-    def route(self) -> Route:
-        return self._route
+        super().__init__(publisher, root, route)
 
     def validate_input(self, request: OperationRequest) -> WorkbookEdit:
         """The typed input, its path in the one spelling. Besides the usual codes: `WORKBOOK_EDIT_INVALID`."""
@@ -85,16 +75,6 @@ class LocalWorkbook:
         edit = edit.model_copy(update={"path": normalise_path(edit.path)})
         _check_resources(request, edit.path)
         return edit
-
-    def readiness(self, context: AdapterContext) -> Ready | NotReady:
-        """Whether the root is there and can be written to."""
-        try:
-            os.close(self._root.open_root())
-        except Refusal as refusal:
-            return NotReady(detail=refusal.detail)
-        if not os.access(self._root.path, os.W_OK | os.X_OK):
-            return NotReady(detail=f"the workspace root {self._root.path} is not writable")
-        return Ready()
 
     def prepare(self, context: AdapterContext, order: Order) -> Prepared | Failed:
         """The exact new file and its before and after, bound to the file as it is now; nothing is written."""
@@ -135,50 +115,6 @@ class LocalWorkbook:
             },
         )
 
-    def execute(self, context: AdapterContext, order: Order) -> Completed | Failed | UnknownEffect:
-        """Publish the prepared bytes, only while the file is what it was when they were made."""
-        prepared = order.prepared
-        if prepared is None or prepared.material is None:
-            return _never_prepared()
-        try:
-            content = context.blobs.get(prepared.material)
-        except CounterfoilError as error:
-            return Failed(code=error.code, detail=f"nothing was written: {error.detail}")
-        publication = Publication(
-            path=_edit_of(order).path,
-            content=content,
-            content_digest=prepared.data["output_digest"],
-            expected_digest=prepared.data["source_digest"],
-        )
-        try:
-            evidence = self._publisher.publish(context, publication, order.generation)
-        except Refusal as refusal:
-            return Failed(code=refusal.code, detail=refusal.detail)
-        except Unavailable as unavailable:
-            return UnknownEffect(code=unavailable.code, detail=unavailable.detail)
-        return Completed(result=_result(order, prepared, evidence, still_current=True))
-
-    def observe(self, context: AdapterContext, order: Order) -> Completed | Failed | NotApplied | UnknownEffect:
-        """What the publication's records say became of the attempt."""
-        prepared = order.prepared
-        if prepared is None:
-            return _never_prepared()
-        finding = self._publisher.observe(
-            context,
-            path=_edit_of(order).path,
-            content_digest=prepared.data["output_digest"],
-            generation=order.generation,
-        )
-        match finding:
-            case Applied(evidence, still_current):
-                return Completed(result=_result(order, prepared, evidence, still_current=still_current))
-            case Absent(evidence):
-                return NotApplied(
-                    detail="the workbook was not written, and this attempt no longer can be", evidence=evidence
-                )
-            case Undecided(detail):
-                return UnknownEffect(code=ErrorCode.OBSERVATION_PENDING, detail=detail)
-
     def verify(
         self, context: AdapterContext, order: Order
     ) -> Verified | Partial | Contradicted | VerificationUnavailable:
@@ -209,7 +145,30 @@ class LocalWorkbook:
             digest=digest,
             facts=_facts(report, prepared, digest),
         )
-        return _verdict(report, evidence, _result(order, prepared, evidence, still_current=True))
+        return _verdict(report, evidence, self._published(order, prepared, evidence, still_current=True))
+
+    def _path(self, order: Order) -> str:
+        return _edit_of(order).path
+
+    def _bound(self, prepared: Prepared) -> Bound:
+        return Bound(prepared.data["output_digest"], prepared.data["source_digest"])
+
+    def _published(self, order: Order, prepared: Prepared, evidence: Evidence, *, still_current: bool) -> TypedResult:
+        path = _edit_of(order).path
+        written = f"wrote {prepared.data['asked_cells']} cells of {path}"
+        return TypedResult(
+            kind=CAPABILITY,
+            summary=written if still_current else f"{written}; it was changed since by somebody else",
+            data={
+                "path": path,
+                "digest": prepared.data["output_digest"],
+                "replaced_digest": prepared.data["source_digest"],
+                "asked_cells": prepared.data["asked_cells"],
+                "formula_results": prepared.data["formula_results"],
+                "still_current": still_current,
+                "observed_at": evidence.observed_at.isoformat(),
+            },
+        )
 
 
 def _verdict(report: Report, evidence: Evidence, result: TypedResult) -> Verified | Partial | Contradicted:
@@ -329,28 +288,6 @@ def _preview(changes: tuple[Change, ...]) -> Preview:
 def _some(parts: tuple[str, ...]) -> list[str]:
     listed = [part[:80] for part in parts[:_PARTS_LISTED]]
     return listed if len(parts) <= _PARTS_LISTED else [*listed, f"and {len(parts) - _PARTS_LISTED} more"]
-
-
-def _result(order: Order, prepared: Prepared, evidence: Evidence, *, still_current: bool) -> TypedResult:
-    path = _edit_of(order).path
-    written = f"wrote {prepared.data['asked_cells']} cells of {path}"
-    return TypedResult(
-        kind=CAPABILITY,
-        summary=written if still_current else f"{written}; it was changed since by somebody else",
-        data={
-            "path": path,
-            "digest": prepared.data["output_digest"],
-            "replaced_digest": prepared.data["source_digest"],
-            "asked_cells": prepared.data["asked_cells"],
-            "formula_results": prepared.data["formula_results"],
-            "still_current": still_current,
-            "observed_at": evidence.observed_at.isoformat(),
-        },
-    )
-
-
-def _never_prepared() -> Failed:
-    return Failed(code=ErrorCode.INTERNAL, detail="nothing was prepared, so nothing was written")
 
 
 def _refuse(code: ErrorCode, detail: str, remedy: str) -> Refusal:
