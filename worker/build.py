@@ -19,6 +19,9 @@ from counterfoil.activities.adapters.http_json.profile import load_profiles, req
 from counterfoil.activities.adapters.mcp_tool.profile import load_profiles as mcp_profiles
 from counterfoil.activities.adapters.mcp_tool.references import require_variables
 from counterfoil.activities.adapters.runner import AdapterRunner
+from counterfoil.activities.deliveries.activities import DeliveryActivities, DeliveryParts
+from counterfoil.activities.deliveries.bell import Bell
+from counterfoil.activities.deliveries.post import Post
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, KillOnce, no_fault
 from counterfoil.activities.operations.activities import OperationActivities
 from counterfoil.activities.operations.commands import SealPolicy
@@ -33,12 +36,13 @@ from counterfoil.worker.engine import TemporalEngine
 from counterfoil.worker.sandbox import CompiledOnce
 from counterfoil.worker.settings import WorkerSettings
 from counterfoil.workflows.application_operation import ApplicationOperation
+from counterfoil.workflows.deliveries import Deliveries
 from counterfoil.workflows.lenient import OneArgument
 from counterfoil.workflows.operation_sweep import OperationSweep
 
 log = logging.getLogger(__name__)
 
-WORKFLOWS: list[type[Any]] = [ApplicationOperation, OperationSweep]
+WORKFLOWS: list[type[Any]] = [ApplicationOperation, OperationSweep, Deliveries]
 
 PASSED_THROUGH = (
     "counterfoil.models",
@@ -59,6 +63,8 @@ class Unit:
 
     workers: list[Worker]
     activities: OperationActivities
+    deliveries: DeliveryActivities
+    bell: Bell
     database: Database
     catalog: Catalog
 
@@ -78,7 +84,19 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     require_credentials(load_profiles(settings.http_profiles), settings.environment)
     require_variables(mcp_profiles(settings.mcp_servers) if settings.environment == "local" else ())
     checkpoint = _checkpoint(settings)
-    database = Database(settings.database)
+    engine = TemporalEngine(client, settings.task_queue)
+    post = _post(settings)
+    bell = Bell(engine.deliver, checkpoint)
+    database = Database(settings.database, enqueued=None if post is None else bell.ring)
+    deliveries = DeliveryActivities(
+        DeliveryParts(
+            database=database,
+            post=post,
+            bell=bell,
+            heartbeat_seconds=settings.heartbeat_seconds,
+            checkpoint=checkpoint,
+        )
+    )
     blobs = BlobStore(settings.blobs)
     queue_of = queue_naming(settings)
     activities = OperationActivities(
@@ -88,7 +106,7 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
             catalog=catalog,
             creator=Creator(catalog, blobs, queue_of, checkpoint),
             runner=AdapterRunner(),
-            engine=TemporalEngine(client, settings.task_queue),
+            engine=engine,
             policy=SealPolicy(key=settings.sealing_key(), allow_unsealed=settings.allow_unsealed),
             timing=Timing(heartbeat_seconds=settings.heartbeat_seconds),
             checkpoint=checkpoint,
@@ -96,9 +114,9 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     )
     served = [route for route in catalog.routes() if route.environment == settings.environment]
     adapter_queues = sorted({queue_of(route) for route in served} - {settings.task_queue})
-    workers = [_main_worker(settings, client, activities)]
+    workers = [_main_worker(settings, client, activities, deliveries)]
     workers += [_adapter_worker(settings, client, activities, queue) for queue in adapter_queues]
-    return Unit(workers, activities, database, catalog)
+    return Unit(workers, activities, deliveries, bell, database, catalog)
 
 
 def _checkpoint(settings: WorkerSettings) -> Checkpoint:
@@ -107,12 +125,19 @@ def _checkpoint(settings: WorkerSettings) -> Checkpoint:
     return KillOnce(FaultPoint(settings.fault), settings.state_dir / f"fault.{settings.fault}")
 
 
-def _main_worker(settings: WorkerSettings, client: Client, activities: OperationActivities) -> Worker:
+def _post(settings: WorkerSettings) -> Post | None:
+    key = settings.callback_signing_key()
+    return None if settings.callback_url is None or key is None else Post(settings.callback_url, key)
+
+
+def _main_worker(
+    settings: WorkerSettings, client: Client, activities: OperationActivities, deliveries: DeliveryActivities
+) -> Worker:
     return Worker(
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=all_activities(activities),
+        activities=[*all_activities(activities), deliveries.deliver],
         workflow_runner=workflow_runner(),
         interceptors=[OneArgument()],
         max_cached_workflows=settings.max_cached_workflows,

@@ -81,6 +81,7 @@ async def serve(
             log.info("draining: running activities have %g s to finish", settings.drain_seconds)
     finally:
         unit.activities.abandon()
+        unit.bell.stop()
         await unit.database.close()
 
 
