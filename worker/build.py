@@ -93,7 +93,6 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
             database=database,
             post=post,
             bell=bell,
-            heartbeat_seconds=settings.heartbeat_seconds,
             checkpoint=checkpoint,
         )
     )

@@ -131,6 +131,7 @@ async def _sweep_at_start(unit: Unit) -> None:
     try:
         swept = await unit.activities.sweep()
         log.info("swept: %s", swept)
+        await unit.deliveries.resume()
     except Exception as error:
         log.warning("the sweep at start did not finish; the schedule will make it: %s", error)
 

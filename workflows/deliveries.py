@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from counterfoil.models.deliveries.contract import Rest
 
 LONGEST_TURN = timedelta(minutes=30)
-UNHEARD = timedelta(seconds=60)
+UNHEARD = timedelta(seconds=15)
 FOR_EVER = RetryPolicy(
     initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_interval=timedelta(seconds=60)
 )

@@ -31,6 +31,7 @@ AT_A_TIME = 8
 TURN_SECONDS = 300
 LINGER_SECONDS = 2.0
 """One that comes right after the last is sent without another turn."""
+HEARTBEAT_SECONDS = 3.0
 PATIENCE_SECONDS = 40.0
 """A try that is due within this is waited for here; a longer wait is the workflow's."""
 SHORTEST_WAIT_SECONDS = 0.05
@@ -43,7 +44,6 @@ class DeliveryParts:
     database: Database
     post: Post | None
     bell: Bell
-    heartbeat_seconds: float = 10.0
     checkpoint: Checkpoint = no_fault
     chance: Callable[[], float] = random.random
 
@@ -104,6 +104,11 @@ class DeliveryActivities:
             if ending is not None and ending.is_set():
                 return
 
+    async def resume(self) -> None:
+        """Have it known, when a worker starts, that something waits: whoever put it in may have died at once."""
+        if self._parts.post is not None and await self.next_in_seconds() is not None:
+            self._parts.bell.ring()
+
     async def next_in_seconds(self) -> float | None:
         """In how many seconds the next one is due; None where none waits."""
 
@@ -143,7 +148,7 @@ class DeliveryActivities:
     async def _heart(self) -> AsyncIterator[None]:
         async def beat() -> None:
             while True:
-                await asyncio.sleep(self._parts.heartbeat_seconds / 3)
+                await asyncio.sleep(HEARTBEAT_SECONDS)
                 activity.heartbeat()
 
         beating = asyncio.create_task(beat())

@@ -37,6 +37,6 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'store.db'}"
     url: str = request.getfixturevalue("postgres_url")
     with psycopg.connect(url, autocommit=True) as connection:
-        for table in ("claims", "resources", "commands", "attempts", "ledger", "operations", "sessions"):
+        for table in ("deliveries", "claims", "resources", "commands", "attempts", "ledger", "operations", "sessions"):
             connection.execute(f"DELETE FROM {table}")
     return url
