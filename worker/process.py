@@ -129,9 +129,9 @@ async def require_search_attributes(client: Client) -> None:
 
 async def _sweep_at_start(unit: Unit) -> None:
     try:
+        await unit.deliveries.resume()
         swept = await unit.activities.sweep()
         log.info("swept: %s", swept)
-        await unit.deliveries.resume()
     except Exception as error:
         log.warning("the sweep at start did not finish; the schedule will make it: %s", error)
 
