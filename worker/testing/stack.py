@@ -72,7 +72,7 @@ class TestSettings(WorkerSettings):
 class Stack:
     """A running deployment, a scripted adapter in it, and the few calls that a synchronous test needs."""
 
-    running: Stack | None = None
+    present: Stack | None = None
     """The one of the test that runs now."""
 
     def __init__(self, background: Background, folder: Path, registrations: Iterable[Registration] = ()) -> None:
@@ -91,7 +91,7 @@ class Stack:
             http_profiles=(),
             mcp_servers=(),
             entry_points=False,
-            drain_seconds=1,
+            drain_seconds=0,
             sweep_seconds=3600,
             connect_tries=5,
         )
@@ -182,11 +182,11 @@ class Stack:
     def start(self) -> None:
         """Have it run; returns when the worker is ready."""
         self._background.run(self._start(), START_SECONDS)
-        Stack.running = self
+        Stack.present = self
 
     def close(self) -> None:
         """Stop it; what its adapters are still at is given up."""
-        Stack.running = None
+        Stack.present = None
         self._background.run(self._close(), STOP_SECONDS)
 
     async def _start(self) -> None:
@@ -260,14 +260,14 @@ class Stack:
 
 def register(catalog: Catalog) -> None:
     """Register the adapters of the stack that runs in this process, for a client that checks requests by itself."""
-    if Stack.running is None:
+    if Stack.present is None:
         raise Refusal(
             ErrorCode.SETTINGS_INVALID,
             "the stack under test runs in another process, whose adapters cannot be had here",
             subject=ADAPTERS,
             remedy="leave the checking to the worker",
         )
-    Stack.running.register(catalog)
+    Stack.present.register(catalog)
 
 
 async def _in_namespace(address: str, namespace: str) -> Client:
