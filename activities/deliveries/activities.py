@@ -67,42 +67,42 @@ class DeliveryActivities:
 
     async def _turn(self, ending: asyncio.Event) -> Rest:
         until = asyncio.get_running_loop().time() + TURN_SECONDS
+        rung = self._parts.bell.rung
         while True:
-            self._parts.bell.rung.clear()
+            rung.clear()
             await self.send_due(ending)
             wait = await self.next_in_seconds()
-            late = asyncio.get_running_loop().time() > until
-            if ending.is_set() or late or (wait is not None and wait > PATIENCE_SECONDS):
+            # Between each look at `rung` and the end of listening nothing is awaited: no ring falls between.
+            if ending.is_set() or asyncio.get_running_loop().time() > until:
+                return Rest(next_in_seconds=0 if rung.is_set() else wait)
+            if wait is not None and wait > PATIENCE_SECONDS and not rung.is_set():
                 return Rest(next_in_seconds=wait)
             patience = LINGER_SECONDS if wait is None else max(wait, SHORTEST_WAIT_SECONDS)
-            # From here to the end of listening nothing is awaited where nothing was heard: no ring falls between.
-            if not await self._heard(patience, ending) and wait is None:
+            if not await self._heard(rung, ending, patience) and wait is None:
                 return Rest()
 
-    async def _heard(self, patience_seconds: float, ending: asyncio.Event) -> bool:
-        waiting = [asyncio.create_task(self._parts.bell.rung.wait()), asyncio.create_task(ending.wait())]
+    async def _heard(self, rung: asyncio.Event, ending: asyncio.Event, patience_seconds: float) -> bool:
+        waiting = [asyncio.create_task(rung.wait()), asyncio.create_task(ending.wait())]
         try:
             await asyncio.wait(waiting, timeout=patience_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waiting:
                 one.cancel()
-        return self._parts.bell.rung.is_set() or ending.is_set()
+        return rung.is_set() or ending.is_set()
 
     async def send_due(self, ending: asyncio.Event | None = None) -> None:
-        """Send everything that is due, a few at a time; each once."""
-        while rows := await self._database.read(outbox.due):
-            places = asyncio.Semaphore(AT_A_TIME)
+        """Send what has been due longest, a few at a time, each once. More may be due still."""
+        places = asyncio.Semaphore(AT_A_TIME)
 
-            async def send(row: DeliveryRow, places: asyncio.Semaphore = places) -> None:
-                async with places:
-                    if ending is None or not ending.is_set():
-                        await self._send(row)
+        async def send(row: DeliveryRow) -> None:
+            async with places:
+                if ending is None or not ending.is_set():
+                    await self._send(row)
 
-            for failed in await asyncio.gather(*(send(row) for row in rows), return_exceptions=True):
-                if failed is not None:
-                    raise failed
-            if ending is not None and ending.is_set():
-                return
+        rows = await self._database.read(outbox.due)
+        for failed in await asyncio.gather(*(send(row) for row in rows), return_exceptions=True):
+            if failed is not None:
+                raise failed
 
     async def resume(self) -> None:
         """Have it known, when a worker starts, that something waits: whoever put it in may have died at once."""

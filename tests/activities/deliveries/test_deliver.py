@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
+from temporalio.testing import ActivityEnvironment
 
 from counterfoil import verify_callback
 from counterfoil.activities.deliveries import outbox
@@ -32,7 +33,8 @@ class Deliverer:
         self.now = NOON
         database.clock = lambda: self.now
         post = Post(url, bytes.fromhex(KEY), timeout_seconds=0.5)
-        self.activities = DeliveryActivities(DeliveryParts(database, post, Bell(unneeded), chance=lambda: 0.0))
+        self.bell = Bell(unneeded)
+        self.activities = DeliveryActivities(DeliveryParts(database, post, self.bell, chance=lambda: 0.0))
 
     async def put(self, operation_id: str = "op-1", version: int = 3) -> None:
         callback = Callback(
@@ -199,7 +201,8 @@ async def test_many_are_sent_a_few_at_a_time_and_each_once(deliverer: Deliverer,
     for version in range(1, 251):
         await deliverer.put(version=version)
 
-    await deliverer.activities.send_due()
+    while await deliverer.activities.next_in_seconds() is not None:
+        await deliverer.activities.send_due()
 
     versions = [sent.told["version"] for sent in receiver.received]
     assert sorted(versions) == list(range(1, 251))
@@ -216,6 +219,53 @@ async def test_one_that_is_never_taken_holds_up_no_other(deliverer: Deliverer, r
 
     assert [(one.tries, one.state) for one in await deliverer.about()] == [(1, "pending"), (1, "delivered")]
     assert await deliverer.activities.next_in_seconds() == 4.0
+
+
+async def test_a_turn_ends_where_the_next_try_is_far_off_and_says_how_far(deliverer: Deliverer, receiver: Receiver):
+    receiver.answers.append(503)
+    receiver.answer_headers = {"Retry-After": "3600"}
+    await deliverer.put()
+
+    rest = await ActivityEnvironment().run(deliverer.activities.deliver)
+
+    assert rest.next_in_seconds == 3600
+
+
+async def test_a_turn_ends_at_once_where_the_worker_is_told_to_stop(deliverer: Deliverer, receiver: Receiver):
+    receiver.answers.append(503)
+    await deliverer.put()
+    environment = ActivityEnvironment()
+
+    turn = asyncio.create_task(environment.run(deliverer.activities.deliver))
+    await asyncio.sleep(0.5)
+    environment.worker_shutdown()
+    rest = await asyncio.wait_for(turn, 2)
+
+    assert rest.next_in_seconds == 5
+
+
+async def test_what_is_put_in_while_a_turn_is_about_to_end_is_sent_in_it(
+    deliverer: Deliverer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+):
+    receiver.answers.append(503)
+    receiver.answer_headers = {"Retry-After": "3600"}
+    await deliverer.put(version=1)
+    look = deliverer.activities.next_in_seconds
+    looks: list[float | None] = []
+
+    async def and_then_one_more_comes() -> float | None:
+        looks.append(await look())
+        if len(looks) == 1:
+            await deliverer.put(version=2)
+            deliverer.bell.ring()
+        return looks[-1]
+
+    monkeypatch.setattr(deliverer.activities, "next_in_seconds", and_then_one_more_comes)
+
+    rest = await ActivityEnvironment().run(deliverer.activities.deliver)
+
+    assert [sent.told["version"] for sent in receiver.received] == [1, 2]
+    assert (looks, rest.next_in_seconds) == ([3600, 3600], 3600)
 
 
 async def test_two_who_send_the_same_record_it_once(deliverer: Deliverer, receiver: Receiver):
