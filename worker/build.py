@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
@@ -21,7 +21,6 @@ from counterfoil.activities.adapters.mcp_tool.references import require_variable
 from counterfoil.activities.adapters.runner import AdapterRunner
 from counterfoil.activities.deliveries.activities import DeliveryActivities, DeliveryParts
 from counterfoil.activities.deliveries.bell import Bell
-from counterfoil.activities.deliveries.post import Post
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, KillOnce, no_fault
 from counterfoil.activities.operations.activities import OperationActivities
 from counterfoil.activities.operations.commands import SealPolicy
@@ -39,6 +38,9 @@ from counterfoil.workflows.application_operation import ApplicationOperation
 from counterfoil.workflows.deliveries import Deliveries
 from counterfoil.workflows.lenient import OneArgument
 from counterfoil.workflows.operation_sweep import OperationSweep
+
+if TYPE_CHECKING:
+    from counterfoil.activities.deliveries.post import Post
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +128,12 @@ def _checkpoint(settings: WorkerSettings) -> Checkpoint:
 
 def _post(settings: WorkerSettings) -> Post | None:
     key = settings.callback_signing_key()
-    return None if settings.callback_url is None or key is None else Post(settings.callback_url, key)
+    if settings.callback_url is None or key is None:
+        return None
+    # Most of a start is importing: a worker that has nobody to tell need not import how to.
+    from counterfoil.activities.deliveries.post import Post
+
+    return Post(settings.callback_url, key)
 
 
 def _main_worker(

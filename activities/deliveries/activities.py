@@ -12,18 +12,21 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from temporalio import activity
 
 from counterfoil.activities.deliveries import outbox
 from counterfoil.activities.deliveries.bell import Bell
-from counterfoil.activities.deliveries.post import Post, Tried
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.deliveries.contract import DeliveryState, Rest
 from counterfoil.models.deliveries.schedule import pause_after
 from counterfoil.models.tables import DeliveryRow
+
+if TYPE_CHECKING:
+    from counterfoil.activities.deliveries.post import Post, Tried
 
 log = logging.getLogger(__name__)
 
