@@ -53,7 +53,7 @@ ROOMS := models workflows activities control_plane worker migrations
 typing:
 	@mkdir -p .typing/counterfoil
 	@for room in $(ROOMS); do ln -sfn ../../$$room .typing/counterfoil/$$room; done
-	@for file in __init__.py py.typed; do ln -sfn ../../counterfoil/$$file .typing/counterfoil/$$file; done
+	@for file in __init__.py testing.py py.typed; do ln -sfn ../../counterfoil/$$file .typing/counterfoil/$$file; done
 
 LOCK := $(BIN)/uv pip compile pyproject.toml --extra embedded --extra postgres --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet

@@ -47,6 +47,9 @@ class FaultPoint(StrEnum):
     VERIFY_BEFORE_ADAPTER = "verify.before_adapter"
     VERIFY_BEFORE_COMMIT = "verify.before_commit"
     VERIFY_COMMITTED = "verify.committed"
+    DELIVERY_ENQUEUED = "delivery.enqueued"
+    DELIVERY_POSTED = "delivery.posted"
+    DELIVERY_RECORDED = "delivery.recorded"
 
 
 Checkpoint = Callable[[FaultPoint], None]

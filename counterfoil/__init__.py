@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from counterfoil.control_plane.settings import ConnectionSettings
     from counterfoil.control_plane.temporal import data_converter
     from counterfoil.models.common import Actor, BlobRef, Money, Scope
+    from counterfoil.models.deliveries.contract import Callback, CallbackType, Delivery, DeliveryState
+    from counterfoil.models.deliveries.signing import verify_callback
     from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
     from counterfoil.models.operations.commands import Answer, AnswerStatus, ResolutionStatus, Verdict
     from counterfoil.models.operations.contract import (
@@ -81,6 +83,8 @@ _HOMES = {
     "control_plane.settings": ("ConnectionSettings",),
     "control_plane.temporal": ("data_converter",),
     "models.common": ("Actor", "BlobRef", "Money", "Scope"),
+    "models.deliveries.contract": ("Callback", "CallbackType", "Delivery", "DeliveryState"),
+    "models.deliveries.signing": ("verify_callback",),
     "models.errors": ("CounterfoilError", "ErrorCode", "Refusal", "Unavailable"),
     "models.operations.commands": ("Answer", "AnswerStatus", "ResolutionStatus", "Verdict"),
     "models.operations.contract": (
@@ -143,6 +147,8 @@ __all__ = [
     "AttemptRecord",
     "BlobRef",
     "BoundVersion",
+    "Callback",
+    "CallbackType",
     "CancelAccepted",
     "CancelTooLate",
     "Cancellation",
@@ -156,6 +162,8 @@ __all__ = [
     "CounterfoilError",
     "DecisionRecord",
     "DecisionRequest",
+    "Delivery",
+    "DeliveryState",
     "ErrorCode",
     "Evidence",
     "Failed",
@@ -198,6 +206,7 @@ __all__ = [
     "connect",
     "data_converter",
     "operation_id",
+    "verify_callback",
 ]
 
 

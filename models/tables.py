@@ -211,6 +211,30 @@ class LedgerRow(SQLModel):
     at: datetime = _at(nullable=False)
 
 
+class DeliveryRow(SQLModel):
+    """A callback in the outbox: put there with the change it tells of, and kept with what became of it."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (
+        Index("ix_deliveries_due", "due_at"),
+        Index("ix_deliveries_operation", "operation_id", "version"),
+    )
+
+    id: str = Field(primary_key=True, max_length=100)
+    operation_id: str = Field(max_length=64)
+    version: int
+    type: str = Field(max_length=64)
+    body: str = _json(nullable=False)
+    state: str = Field(max_length=16)
+    tries: int = 0
+    status: int | None = None
+    problem: str | None = Field(default=None, max_length=300)
+    created_at: datetime = _at(nullable=False)
+    due_at: datetime | None = _at()
+    """When it is to be sent next; None once it was taken or given up."""
+    settled_at: datetime | None = _at()
+
+
 class Sessions(SessionRow, table=True):
     """The table of sessions."""
 
@@ -243,6 +267,10 @@ class Ledger(LedgerRow, table=True):
     """The table of ledger entries."""
 
 
+class Deliveries(DeliveryRow, table=True):
+    """The table of callbacks."""
+
+
 def table_of(row: type[SQLModel]) -> Table:
     """The table of a kind of row."""
     return SQLModel.metadata.tables[str(row.__tablename__)]
@@ -255,3 +283,4 @@ DEPENDENCIES = table_of(DependencyRow)
 RESOURCES = table_of(ResourceRow)
 CLAIMS = table_of(ClaimRow)
 LEDGER = table_of(LedgerRow)
+DELIVERIES = table_of(DeliveryRow)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
@@ -19,6 +19,8 @@ from counterfoil.activities.adapters.http_json.profile import load_profiles, req
 from counterfoil.activities.adapters.mcp_tool.profile import load_profiles as mcp_profiles
 from counterfoil.activities.adapters.mcp_tool.references import require_variables
 from counterfoil.activities.adapters.runner import AdapterRunner
+from counterfoil.activities.deliveries.activities import DeliveryActivities, DeliveryParts
+from counterfoil.activities.deliveries.bell import Bell
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, KillOnce, no_fault
 from counterfoil.activities.operations.activities import OperationActivities
 from counterfoil.activities.operations.commands import SealPolicy
@@ -33,13 +35,17 @@ from counterfoil.worker.engine import TemporalEngine
 from counterfoil.worker.sandbox import CompiledOnce
 from counterfoil.worker.settings import WorkerSettings
 from counterfoil.workflows.application_operation import ApplicationOperation
+from counterfoil.workflows.deliveries import Deliveries
 from counterfoil.workflows.lenient import OneArgument
 from counterfoil.workflows.operation_sweep import OperationSweep
 from counterfoil.workflows.session_command import SessionCommand
 
+if TYPE_CHECKING:
+    from counterfoil.activities.deliveries.post import Post
+
 log = logging.getLogger(__name__)
 
-WORKFLOWS: list[type[Any]] = [ApplicationOperation, OperationSweep, SessionCommand]
+WORKFLOWS: list[type[Any]] = [ApplicationOperation, OperationSweep, SessionCommand, Deliveries]
 
 PASSED_THROUGH = (
     "counterfoil.models",
@@ -60,6 +66,8 @@ class Unit:
 
     workers: list[Worker]
     activities: OperationActivities
+    deliveries: DeliveryActivities
+    bell: Bell
     database: Database
     catalog: Catalog
 
@@ -79,7 +87,18 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     require_credentials(load_profiles(settings.http_profiles), settings.environment)
     require_variables(mcp_profiles(settings.mcp_servers) if settings.environment == "local" else ())
     checkpoint = _checkpoint(settings)
-    database = Database(settings.database)
+    engine = TemporalEngine(client, settings.task_queue)
+    post = _post(settings)
+    bell = Bell(engine.deliver, checkpoint)
+    database = Database(settings.database, enqueued=None if post is None else bell.ring)
+    deliveries = DeliveryActivities(
+        DeliveryParts(
+            database=database,
+            post=post,
+            bell=bell,
+            checkpoint=checkpoint,
+        )
+    )
     blobs = BlobStore(settings.blobs)
     queue_of = queue_naming(settings)
     activities = OperationActivities(
@@ -89,7 +108,7 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
             catalog=catalog,
             creator=Creator(catalog, blobs, queue_of, checkpoint),
             runner=AdapterRunner(),
-            engine=TemporalEngine(client, settings.task_queue),
+            engine=engine,
             policy=SealPolicy(key=settings.sealing_key(), allow_unsealed=settings.allow_unsealed),
             timing=Timing(
                 heartbeat_seconds=settings.heartbeat_seconds, local_transitions=settings.max_cached_workflows > 0
@@ -99,9 +118,9 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     )
     served = [route for route in catalog.routes() if route.environment == settings.environment]
     adapter_queues = sorted({queue_of(route) for route in served} - {settings.task_queue})
-    workers = [_main_worker(settings, client, activities)]
+    workers = [_main_worker(settings, client, activities, deliveries)]
     workers += [_adapter_worker(settings, client, activities, queue) for queue in adapter_queues]
-    return Unit(workers, activities, database, catalog)
+    return Unit(workers, activities, deliveries, bell, database, catalog)
 
 
 def _checkpoint(settings: WorkerSettings) -> Checkpoint:
@@ -110,12 +129,24 @@ def _checkpoint(settings: WorkerSettings) -> Checkpoint:
     return KillOnce(FaultPoint(settings.fault), settings.state_dir / f"fault.{settings.fault}")
 
 
-def _main_worker(settings: WorkerSettings, client: Client, activities: OperationActivities) -> Worker:
+def _post(settings: WorkerSettings) -> Post | None:
+    key = settings.callback_signing_key()
+    if settings.callback_url is None or key is None:
+        return None
+    # Most of a start is importing: a worker that has nobody to tell need not import how to.
+    from counterfoil.activities.deliveries.post import Post
+
+    return Post(settings.callback_url, key)
+
+
+def _main_worker(
+    settings: WorkerSettings, client: Client, activities: OperationActivities, deliveries: DeliveryActivities
+) -> Worker:
     return Worker(
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=all_activities(activities),
+        activities=[*all_activities(activities), deliveries.deliver],
         workflow_runner=workflow_runner(),
         interceptors=[OneArgument()],
         max_cached_workflows=settings.max_cached_workflows,

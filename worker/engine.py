@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.common import WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -24,7 +24,7 @@ CALL_TIMEOUT = timedelta(seconds=10)
 
 
 class TemporalEngine:
-    """Wakes operations' workflows, and says whether they run."""
+    """Wakes operations' workflows, says whether they run, and has callbacks delivered."""
 
     def __init__(self, client: Client, task_queue: str) -> None:
         self._client = client
@@ -57,6 +57,16 @@ class TemporalEngine:
             id=operation_id,
             task_queue=self._task_queue,
             start_signal="wake",
+            rpc_timeout=CALL_TIMEOUT,
+        )
+
+    async def deliver(self) -> None:
+        await self._client.start_workflow(
+            "Deliveries",
+            id=f"{self._task_queue}-deliveries",
+            task_queue=self._task_queue,
+            start_signal="wake",
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             rpc_timeout=CALL_TIMEOUT,
         )
 

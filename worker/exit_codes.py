@@ -116,7 +116,14 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.TOOL_CHANGED,
         }
     ),
-    ExitCode.FORBIDDEN: frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.FORGED_SEAL, ErrorCode.SCOPE_MISSING}),
+    ExitCode.FORBIDDEN: frozenset(
+        {
+            ErrorCode.UNAUTHENTICATED,
+            ErrorCode.FORGED_SEAL,
+            ErrorCode.FORGED_CALLBACK,
+            ErrorCode.SCOPE_MISSING,
+        }
+    ),
     ExitCode.UNAVAILABLE: frozenset(
         {
             ErrorCode.TEMPORAL_UNAVAILABLE,

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from counterfoil.models.deliveries.contract import Delivery, DeliveryState
 from counterfoil.models.operations.commands import Answer
 from counterfoil.models.operations.lifecycle import Cancellation, State
 from counterfoil.models.operations.outcomes import Evidence, Preview
@@ -38,8 +39,9 @@ def listed(operations: Sequence[OperationSummary]) -> RenderableType:
     table.columns[0].no_wrap = True
     for one in operations:
         what = Text(visible(f"{one.capability}: {one.objective}")[:100])
+        state = Text.assemble(_state(one), " (not told)" if one.callback_given_up else "")
         table.add_row(
-            one.operation_id, _state(one), one.verification, what, Text(visible(one.session)), _time(one.updated_at)
+            one.operation_id, state, one.verification, what, Text(visible(one.session)), _time(one.updated_at)
         )
     return table
 
@@ -58,6 +60,8 @@ def shown(operation: Operation) -> Iterator[RenderableType]:
         yield from _attempts(operation.attempts)
     if operation.late_replies and operation.state is not State.UNKNOWN:
         yield from _late_replies(operation.late_replies)
+    if operation.deliveries:
+        yield from _callbacks(operation.deliveries)
 
 
 def proposal(operation: Operation) -> Iterator[RenderableType]:
@@ -203,6 +207,16 @@ def _late_replies(entries: Sequence[LedgerEntry]) -> Iterator[RenderableType]:
     for entry in entries:
         data = "" if entry.data is None else f" {json.dumps(entry.data, ensure_ascii=False)}"
         yield Text(visible(f"{_time(entry.at)}  {entry.summary}{data}"))
+
+
+def _callbacks(deliveries: Sequence[Delivery]) -> Iterator[RenderableType]:
+    table = _table("Callback", "State", "Tries", "Since", "Next", "What failed last")
+    for one in deliveries:
+        due = "" if one.due_at is None else _time(one.due_at)
+        state = Text(one.state.replace("_", " "), style="bold red" if one.state is DeliveryState.GIVEN_UP else "")
+        table.add_row(one.type, state, str(one.tries), _time(one.created_at), due, Text(visible(one.problem or "")))
+    yield _heading("Callbacks")
+    yield table
 
 
 def happened(entry: LedgerEntry) -> Text:

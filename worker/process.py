@@ -81,6 +81,7 @@ async def serve(
             log.info("draining: running activities have %g s to finish", settings.drain_seconds)
     finally:
         unit.activities.abandon()
+        unit.bell.stop()
         await unit.database.close()
 
 
@@ -128,6 +129,7 @@ async def require_search_attributes(client: Client) -> None:
 
 async def _sweep_at_start(unit: Unit) -> None:
     try:
+        await unit.deliveries.resume()
         swept = await unit.activities.sweep()
         log.info("swept: %s", swept)
     except Exception as error:

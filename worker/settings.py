@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import SettingsConfigDict
 
+from counterfoil.control_plane.keys import resolve_key
 from counterfoil.control_plane.settings import ConnectionSettings
 
 
 class WorkerSettings(ConnectionSettings):
     """From `COUNTERFOIL_…` variables; docs/operating.md lists them."""
+
+    model_config = SettingsConfigDict(hide_input_in_errors=True)
 
     environment: str = "local"
     """The place this worker acts in: it serves the routes of this environment only."""
@@ -29,6 +35,10 @@ class WorkerSettings(ConnectionSettings):
     """How often a worker tries to reach Temporal and the database at start, with growing pauses."""
     max_concurrent_activities: Annotated[int, Field(ge=1)] = 100
     max_cached_workflows: Annotated[int, Field(ge=0)] = 1000
+    callback_url: str | None = Field(default=None, repr=False)
+    """Where to tell of operations that settle, ask or become unknown: https, or http on this machine."""
+    callback_key: str | None = None
+    """Reference (`env:NAME`, `file:/path`) of the key that signs what is told."""
     deployment_name: str | None = None
     """With `build_id`: the Temporal worker deployment this worker is a version of."""
     build_id: str | None = None
@@ -37,8 +47,45 @@ class WorkerSettings(ConnectionSettings):
     fault: str | None = None
     """A fault point at which this process kills itself once. For fault tests and the demonstration only."""
 
+    @field_validator("callback_url")
+    @classmethod
+    def _callback_is_safe(cls, url: str | None) -> str | None:
+        if url is not None and not _may_be_posted_to(url):
+            raise ValueError("a callback goes to https://…, or to http://… on this machine's loopback interface")
+        return url
+
+    @model_validator(mode="after")
+    def _callback_is_signed(self) -> Self:
+        if (self.callback_url is None) != (self.callback_key is None):
+            raise ValueError("callback_url and callback_key are given together or not at all")
+        return self
+
+    def callback_signing_key(self) -> bytes | None:
+        """The key that signs callbacks. Raises `Refusal` (`SETTINGS_INVALID`)."""
+        return resolve_key(self.callback_key)
+
     @model_validator(mode="after")
     def _version_is_whole(self) -> Self:
         if (self.deployment_name is None) != (self.build_id is None):
             raise ValueError("deployment_name and build_id are given together or not at all")
         return self
+
+
+def _may_be_posted_to(url: str) -> bool:
+    """Whether nobody on the way can read what is posted there, or there is no way."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError:
+        return False
+    if parts.scheme == "http":
+        return host == "localhost" or _is_loopback(host)
+    return parts.scheme == "https" and host != ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -34,6 +34,10 @@ class Engine(Protocol):
         """Start a workflow that does nothing but wait for a repair: the store contradicts what was finished."""
         ...
 
+    async def deliver(self) -> None:
+        """Have what waits in the outbox sent, by a workflow of the whole deployment."""
+        ...
+
     async def status(self, operation_id: str) -> EngineStatus:
         """Whether a workflow runs for this operation."""
         ...

@@ -8,12 +8,14 @@ from datetime import datetime, timedelta
 from pydantic import TypeAdapter
 from sqlalchemy import select
 
+from counterfoil.activities.deliveries import outbox
 from counterfoil.activities.operations import dependencies
 from counterfoil.activities.operations.rows import prepared_of, request_of, resources_of, route_of
 from counterfoil.activities.store import ledger
 from counterfoil.activities.store.ledger import HistoryGap
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import Actor
+from counterfoil.models.deliveries.contract import DeliveryState
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations import rules
 from counterfoil.models.operations.lifecycle import Cancellation, State, Verification
@@ -71,9 +73,11 @@ async def whole(work: UnitOfWork, operation_id: str) -> Operation:
         .where(CLAIMS.c.operation_id == row.id)
         .order_by(RESOURCES.c.name)
     )
+    deliveries = await outbox.about(work, row.id)
     summary = summary_of(row, work.now)
+    given_up = any(one.state is DeliveryState.GIVEN_UP for one in deliveries)
     return Operation(
-        **summary.model_dump(),
+        **(summary.model_dump() | {"callback_given_up": given_up}),
         request=request_of(row),
         request_digest=row.request_digest,
         route=route_of(row),
@@ -108,6 +112,7 @@ async def whole(work: UnitOfWork, operation_id: str) -> Operation:
         closed_at=row.closed_at,
         attested=row.attested,
         late_replies=tuple(entry_of(entry) for entry in await work.session.all(LedgerRow, late)),
+        deliveries=deliveries,
     )
 
 
@@ -142,7 +147,9 @@ async def summaries(
         query = query.where(OPERATIONS.c.session == session)
     if states:
         query = query.where(OPERATIONS.c.state.in_(list(states)))
-    return [summary_of(row, work.now) for row in await work.session.all(OperationRow, query)]
+    rows = await work.session.all(OperationRow, query)
+    given_up = await outbox.given_up(work, [row.id for row in rows])
+    return [summary_of(row, work.now).model_copy(update={"callback_given_up": row.id in given_up}) for row in rows]
 
 
 async def entries(

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from counterfoil.activities.operations import claims, dependencies
+from counterfoil.activities.operations.announcing import announce
 from counterfoil.activities.store import ledger
 from counterfoil.activities.store.ledger import Entry
 from counterfoil.activities.store.unit import UnitOfWork
@@ -78,7 +79,8 @@ async def move(
 
     Raises `Refusal` (`NOT_POSSIBLE`) where the lifecycle has no such transition; nothing is changed then.
     """
-    after = lifecycle.apply(State(row.state), event, subject=row.id)
+    before = State(row.state)
+    after = lifecycle.apply(before, event, subject=row.id)
     row.state = after
     row.revision += 1
     row.updated_at = work.now
@@ -94,6 +96,8 @@ async def move(
     ledger.append(
         work, row, Entry(kind=event, summary=summary, actor=actor, evidence=evidence, data=(data or {}) | {"to": after})
     )
+    if after is not before:
+        announce(work, row)
 
 
 async def _settle_claims(work: UnitOfWork, row: OperationRow) -> None:
@@ -115,8 +119,7 @@ async def let_go(work: UnitOfWork, row: OperationRow) -> None:
 
 def is_settled(row: OperationRow) -> bool:
     """Whether nothing more happens to this row by itself: closed, and where completed, not awaiting verification."""
-    awaits_verification = row.state == State.COMPLETED and row.verification == Verification.PENDING
-    return State(row.state) in CLOSED and not awaits_verification
+    return lifecycle.is_settled(State(row.state), Verification(row.verification))
 
 
 def is_authorised(row: OperationRow) -> bool:

@@ -6,6 +6,7 @@ changes nothing. Every function here runs in one transaction and finds its own e
 
 from __future__ import annotations
 
+from counterfoil.activities.operations.announcing import announce
 from counterfoil.activities.operations.journal import AttemptKind, latest_attempt
 from counterfoil.activities.operations.rows import (
     go_on,
@@ -115,6 +116,7 @@ async def stop_exhausted(work: UnitOfWork, row: OperationRow) -> None:
         await move(work, row, Event.LOSE, detail)
     else:
         record(work, row, Entry(kind="observation_exhausted", summary=detail, material=False))
+        announce(work, row)
 
 
 async def _take(work: UnitOfWork, row: OperationRow, seen: Observation) -> None:
@@ -257,6 +259,8 @@ async def settle_verification(work: UnitOfWork, row: OperationRow, seen: Verific
     proved_before = row.verification != Verification.PENDING
     keeps_old = again and proved_before and status in (Verification.UNAVAILABLE, Verification.EXPIRED)
     if not keeps_old:
+        if status != row.verification:
+            announce(work, row)
         row.verification = status
         if not isinstance(seen, VerificationUnavailable):
             row.evidence = seen.evidence.model_dump_json()

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from sqlalchemy import and_, or_, select
 
+from counterfoil.activities.deliveries import outbox
 from counterfoil.activities.operations import claims, guards
 from counterfoil.activities.operations.engine import Engine, EngineStatus
 from counterfoil.activities.operations.rows import resources_of
@@ -28,7 +29,7 @@ CallOff = Callable[[str, int], Awaitable[None]]
 
 
 async def sweep(database: Database, engine: Engine, call_off: CallOff) -> Swept:
-    """Look at every unsettled row once."""
+    """Look at every unsettled row once, and at the outbox."""
     seen = restarted = woken = doubted = 0
     after = ""
     while page := await database.read(lambda work, start=after: _page(work, start)):  # type: ignore[misc]
@@ -51,6 +52,8 @@ async def sweep(database: Database, engine: Engine, call_off: CallOff) -> Swept:
                     await engine.wake(row.id)
                     restarted += 1
         after = page[-1].id
+    if database.announces and await database.read(outbox.is_overdue):
+        await engine.deliver()
     return Swept(open_operations=seen, restarted=restarted, woken=woken, doubted=doubted)
 
 

@@ -35,24 +35,41 @@ UNIQUE_VIOLATION = "23505"
 class Database:
     """The engine and its transactions. Opens no connection before the first one."""
 
-    def __init__(self, url: str, *, clock: Clock = utc_now, pool_size: int = 10) -> None:
-        """`url` is `sqlite:///path` or `postgresql://…`; raises ValueError for any other database."""
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock = utc_now,
+        pool_size: int = 10,
+        enqueued: Callable[[], None] | None = None,
+    ) -> None:
+        """`url` is `sqlite:///path` or `postgresql://…`; raises ValueError for any other database.
+
+        Where `enqueued` is given, changes are announced in the outbox, and it is called after each commit that put
+        something there.
+        """
         parsed = make_url(url)
         self.url = parsed.render_as_string(hide_password=True)
         self.clock = clock
+        self._enqueued = enqueued
         self.on_sqlite = parsed.get_backend_name() == "sqlite"
         self._direct: Engine | None = None
         self._writer: GroupCommit | None = None
         self._async: AsyncEngine | None = None
         if self.on_sqlite:
             self._direct = _sqlite_engine(parsed.set(drivername="sqlite").render_as_string())
-            self._writer = GroupCommit(self._direct, lambda: self.clock())
+            self._writer = GroupCommit(self._direct, lambda: self.clock(), announces=self.announces)
         elif parsed.get_backend_name() == "postgresql":
             self._async = _postgres_engine(
                 parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False), pool_size
             )
         else:
             raise ValueError(f"'{parsed.get_backend_name()}' is not supported: use sqlite or postgresql")
+
+    @property
+    def announces(self) -> bool:
+        """Whether changes are announced in the outbox."""
+        return self._enqueued is not None
 
     async def close(self) -> None:
         """Give up all connections."""
@@ -89,7 +106,7 @@ class Database:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         async with self._async.connect() as connection:
             await connection.execution_options(**options)
-            work = awaited_unit(connection, self.clock(), read_only=read_only)
+            work = awaited_unit(connection, self.clock(), read_only=read_only, announces=self.announces)
             yield work
             if not read_only:
                 await work.write()
@@ -101,9 +118,19 @@ class Database:
         The work must find what an earlier, doubtful commit of itself left behind, because a commit whose reply was
         lost is tried again. Raises `Unavailable` (`STORE_UNAVAILABLE`) when the database stays away.
         """
-        if self._writer is not None:
-            return await self._retried(self._writer.run, work)
-        return await self._retried(partial(_in, self.transaction), work)
+        run = partial(_in, self.transaction) if self._writer is None else self._writer.run
+        if self._enqueued is None:
+            return await self._retried(run, work)
+
+        async def noting(unit: UnitOfWork) -> T:
+            units.append(unit)
+            return await work(unit)
+
+        units: list[UnitOfWork] = []
+        result: T = await self._retried(run, noting)
+        if units[-1].enqueued:
+            self._enqueued()
+        return result
 
     async def read(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
         """Run a piece of reading on one snapshot, again if the database faltered."""

@@ -29,9 +29,10 @@ GROUP_LIMIT = 32
 class GroupCommit:
     """SQLite's writer."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: Engine, clock: Clock, *, announces: bool = False) -> None:
         self._engine = engine
         self._clock = clock
+        self._announces = announces
         self._waiting: deque[tuple[Unit, asyncio.Future[Any]]] = deque()
         self._turn = asyncio.Lock()
         self._serving: asyncio.Task[None] | None = None
@@ -50,7 +51,7 @@ class GroupCommit:
         async with self._turn:
             with self._engine.connect() as connection:
                 await _begin(connection)
-                work = direct_unit(connection, self._clock())
+                work = direct_unit(connection, self._clock(), announces=self._announces)
                 yield work
                 await work.write()
                 await _in_thread(connection.commit)
@@ -95,7 +96,7 @@ class GroupCommit:
         driver: Any = connection.connection.driver_connection
         driver.execute("SAVEPOINT unit")
         try:
-            work = direct_unit(connection, self._clock())
+            work = direct_unit(connection, self._clock(), announces=self._announces)
             result = await unit(work)
             await work.write()
         except BaseException as error:

@@ -168,6 +168,11 @@ TRANSITIONS: tuple[Transition, ...] = (
 _BY_EVENT = {transition.event: transition for transition in TRANSITIONS}
 
 
+def is_settled(state: State, verification: Verification) -> bool:
+    """Whether nothing more happens by itself: closed, and where completed, not awaiting verification."""
+    return state in CLOSED and not (state is State.COMPLETED and verification is Verification.PENDING)
+
+
 def possible(state: State, event: Event) -> bool:
     """Whether `event` may be applied in `state`."""
     return state in _BY_EVENT[event].sources

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from counterfoil.models.common import Actor, Digest, Identifier, Instant, Money, Stored
+from counterfoil.models.deliveries.contract import Delivery
 from counterfoil.models.operations.commands import Verdict
 from counterfoil.models.operations.contract import OperationRequest, Resource
 from counterfoil.models.operations.lifecycle import Cancellation, State, Verification
@@ -106,6 +107,8 @@ class OperationSummary(Stored):
     revision: int
     created_at: Instant
     updated_at: Instant
+    callback_given_up: bool = False
+    """Whether a callback about it never reached its receiver, who may not know."""
 
 
 class Operation(OperationSummary):
@@ -142,3 +145,5 @@ class Operation(OperationSummary):
     closed_at: Instant | None = None
     attested: bool = False
     late_replies: tuple[LedgerEntry, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+    """The callbacks about it, oldest first; none where the deployment has nobody to tell."""

@@ -19,10 +19,12 @@ import pytest_asyncio
 from python_calamine import CalamineWorkbook
 from temporalio.client import Client
 
+from counterfoil import verify_callback
 from counterfoil.activities.fault_points import FaultPoint
 from counterfoil.models.operations.commands import Answer
 from counterfoil.models.operations.contract import Constraints, DecisionRequest, OperationRequest, Owner, Resource
 from counterfoil.worker.embedded import TemporalServer
+from support.callback_receiver import KEY, receiving
 from support.crashes import CrashStage, Ended
 
 REPORT = Path(__file__).parents[2] / "examples" / "quarterly-report.xlsx"
@@ -121,6 +123,14 @@ STOPPED: dict[FaultPoint, tuple[list[str], tuple[str, str]]] = {
     FaultPoint.CANCEL_COMMITTED: (["send", "stop"], ("cancelled", "confirmed")),
 }
 
+# A settled operation that somebody is to be told of: how often they are told, under one id.
+TOLD: dict[FaultPoint, int] = {
+    FaultPoint.DELIVERY_ENQUEUED: 1,
+    # Nobody knows that it was taken: it is sent once more.
+    FaultPoint.DELIVERY_POSTED: 2,
+    FaultPoint.DELIVERY_RECORDED: 1,
+}
+
 EFFECT_POINTS = [point for point in FaultPoint if point.startswith(("journal.", "publish.", "adapter.", "outcome."))]
 
 
@@ -134,7 +144,7 @@ async def stage(client: Client, server: TemporalServer, tmp_path: Path) -> Async
 
 
 def test_every_registered_fault_point_is_killed_at() -> None:
-    assert sorted([*EDITED, *EXPIRED, *STOPPED]) == sorted(FaultPoint)
+    assert sorted([*EDITED, *EXPIRED, *STOPPED, *TOLD]) == sorted(FaultPoint)
     assert [case.killed_at[-1] for case in EDITED.values()] == list(EDITED)
 
 
@@ -203,6 +213,30 @@ async def test_a_target_is_told_to_cancel_at_most_once_and_observation_tells_wha
     assert ended.answer is not None
     assert ended.answer.status == "applied"
     assert_kept_whole(stage)
+
+
+@pytest.mark.parametrize("point", TOLD)
+async def test_a_receiver_is_told_at_least_once_wherever_the_worker_is_killed(
+    client: Client, server: TemporalServer, tmp_path: Path, point: FaultPoint
+) -> None:
+    key = tmp_path / "callback.key"
+    key.write_text(KEY)
+    with receiving() as receiver:
+        settings = {"COUNTERFOIL_CALLBACK_URL": receiver.url, "COUNTERFOIL_CALLBACK_KEY": f"file:{key}"}
+        stage = CrashStage(client, server.address, tmp_path, **settings)
+        try:
+            written = {"path": TEXT_FILE, "text": "hello"}
+            ended = await stage.run(request_of("local.files.v1", "file.create", TEXT_FILE, written), [point])
+            operation = await stage.once_told(ended.operation.operation_id)
+        finally:
+            await stage.close()
+
+    assert stage.has_been_at(point)
+    assert (operation.state, operation.verification) == ("completed", "verified")
+    assert [(one.type, one.state) for one in operation.deliveries] == [("operation.settled", "delivered")]
+    assert [sent.id for sent in receiver.received] == [operation.deliveries[0].id] * TOLD[point]
+    for sent in receiver.received:
+        assert verify_callback(bytes.fromhex(KEY), sent.headers, sent.body).state == "completed"
 
 
 async def edit_workbook(stage: CrashStage, case: Case, *, max_attempts: int) -> None:

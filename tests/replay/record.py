@@ -23,6 +23,7 @@ from counterfoil.models.operations.outcomes import CancelAccepted, Cancelled, Ru
 from counterfoil.models.operations.route import PreparationSupport
 from counterfoil.worker.embedded import temporal_server
 from support import scripted as scripts
+from support.callback_receiver import KEY, receiving
 from support.gate import Gate
 from support.scripted import completed, evidence, request, scripted
 from support.stack import Stack, settled
@@ -133,6 +134,25 @@ async def waited_for_a_lock(stack: Stack, control_plane: ControlPlane) -> str:
     return created.operation_id
 
 
+async def delivered(stack: Stack, control_plane: ControlPlane) -> str:
+    """Callbacks: one that must wait, and one that settles meanwhile and wakes who sleeps for the first."""
+    scripted(stack.catalog)
+    with receiving() as receiver:
+        receiver.answers.append(429)
+        receiver.answer_headers = {"Retry-After": "45"}
+        key = stack.folder / "callback.key"
+        key.write_text(KEY)
+        told = {"callback_url": receiver.url, "callback_key": f"file:{key}"}
+        stack.settings = stack.settings.model_copy(update=told)
+        await stack.start()
+        for key_of_request in ("k0", "k1"):
+            await settled(control_plane, (await control_plane.create(request(key_of_request))).operation_id)
+            await asyncio.sleep(5)
+        deliveries = f"{stack.settings.task_queue}-deliveries"
+        await stack.handle(deliveries).result()
+    return deliveries
+
+
 STORIES: tuple[Story, ...] = (
     quick,
     approved,
@@ -142,6 +162,7 @@ STORIES: tuple[Story, ...] = (
     expired_before_dispatch,
     cancelled_in_temporal,
     waited_for_a_lock,
+    delivered,
 )
 
 

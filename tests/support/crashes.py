@@ -58,12 +58,13 @@ class Ended:
 class CrashStage:
     """A workspace, a store and a task queue of its own on the session's Temporal server."""
 
-    def __init__(self, client: Client, address: str, folder: Path, adapters: str = "") -> None:
+    def __init__(self, client: Client, address: str, folder: Path, adapters: str = "", **settings: str) -> None:
         self._stack = Stack(client, folder, heartbeat_seconds=HEARTBEAT_SECONDS)
         self._client = client
         self._address = address
         self._folder = folder
         self._adapters = adapters
+        self._settings = settings
         self._workers: list[Running] = []
         self.workspace = self._stack.workspace
         self.state_dir = self._stack.settings.state_dir
@@ -117,6 +118,14 @@ class CrashStage:
                     return operation
             await asyncio.sleep(0.1)
 
+    async def once_told(self, operation_id: str) -> Operation:
+        """The operation as soon as every callback about it was delivered."""
+        while True:
+            operation = await self.control_plane.get(operation_id)
+            if operation.deliveries and all(one.state == "delivered" for one in operation.deliveries):
+                return operation
+            await asyncio.sleep(0.1)
+
     async def _until_killed(self, fault: FaultPoint) -> None:
         worker = self._start_worker(fault)
         status = await asyncio.to_thread(worker.wait, END_SECONDS)
@@ -146,6 +155,7 @@ class CrashStage:
             "COUNTERFOIL_SWEEP_SECONDS": "3600",
             # A dead worker's cache is no cache: Temporal would first wait ten seconds for it to answer.
             "COUNTERFOIL_MAX_CACHED_WORKFLOWS": "0",
+            **self._settings,
             **({} if fault is None else {"COUNTERFOIL_FAULT": fault}),
         }
         worker = Running(self._folder / "workers", "worker", state_dir=self.state_dir, **settings)

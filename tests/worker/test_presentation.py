@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from counterfoil.models.common import SYSTEM
+from counterfoil.models.deliveries.contract import Delivery
 from counterfoil.models.operations.lifecycle import Cancellation, State, Verification
 from counterfoil.models.operations.record import LedgerEntry, Operation
 from counterfoil.worker.output import Output
@@ -127,3 +128,28 @@ def test_an_empty_list_says_so(capsys: pytest.CaptureFixture[str]):
     Output().show(listed([]))
 
     assert capsys.readouterr().out == "No operations.\n"
+
+
+def test_a_callback_that_was_given_up_is_shown_with_what_failed_last_and_marked_in_the_list(
+    capsys: pytest.CaptureFixture[str],
+):
+    lost = Delivery(
+        id="op-1-7-00000000",
+        type="operation.settled",
+        state="given_up",
+        tries=11,
+        created_at=AT,
+        settled_at=AT,
+        status=500,
+        problem="it was answered with 500",
+    )
+    found = operation(state=State.COMPLETED, deliveries=(lost,), callback_given_up=True)
+
+    shown_whole = " ".join(told(found, capsys).split())
+    Output().show(listed([found]))
+    in_a_list = " ".join(capsys.readouterr().out.split())
+
+    assert "operation.settled given up 11" in shown_whole
+    assert "answered with 500" in shown_whole
+    assert "completed (not" in in_a_list
+    assert " told)" in in_a_list

@@ -40,6 +40,8 @@ def test_the_page_on_operating_gives_the_default_of_each_setting():
         ("HEARTBEAT_SECONDS", "0", "COUNTERFOIL_HEARTBEAT_SECONDS: Input should be greater than or equal to 1"),
         ("ADAPTER_QUEUES", "both", "COUNTERFOIL_ADAPTER_QUEUES: Input should be 'shared' or 'separate'"),
         ("BUILD_ID", "7", "deployment_name and build_id are given together or not at all"),
+        ("CALLBACK_URL", "https://a.example/hook", "callback_url and callback_key are given together or not at all"),
+        ("CALLBACK_KEY", "env:KEY", "callback_url and callback_key are given together or not at all"),
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch):
@@ -49,3 +51,51 @@ def test_a_wrong_setting_is_named(name: str, value: str, told: str, monkeypatch:
         load_settings(WorkerSettings)
 
     assert refused.value.code == "SETTINGS_INVALID"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://agents.example/hook?token=secret",
+        "http://10.0.0.1/hook?token=secret",
+        "http://127.0.0.1.agents.example/hook?token=secret",
+        "http:///hook?token=secret",
+        "https://?token=secret",
+        "https://agents.example:port/?token=secret",
+        "ftp://127.0.0.1/?token=secret",
+        "agents.example/hook?token=secret",
+    ],
+)
+def test_an_address_that_others_could_read_along_is_refused_and_not_repeated(url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COUNTERFOIL_CALLBACK_URL", url)
+    monkeypatch.setenv("COUNTERFOIL_CALLBACK_KEY", "env:KEY")
+
+    with pytest.raises(Refusal, match=r"COUNTERFOIL_CALLBACK_URL: a callback goes to https://…") as refused:
+        load_settings(WorkerSettings)
+    with pytest.raises(ValueError) as plain:
+        WorkerSettings()
+
+    assert "secret" not in str(refused.value.as_details()) + str(plain.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://agents.example/hook", "http://127.0.0.1:8080/hook", "http://[::1]/hook", "http://localhost/hook"]
+)
+def test_an_address_that_nobody_else_can_read_is_taken_and_not_shown(url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COUNTERFOIL_CALLBACK_URL", url)
+    monkeypatch.setenv("COUNTERFOIL_CALLBACK_KEY", "env:KEY")
+    monkeypatch.setenv("KEY", "00" * 24)
+
+    settings = load_settings(WorkerSettings)
+
+    assert settings.callback_url == url
+    assert settings.callback_signing_key() == bytes(24)
+    assert url not in repr(settings)
+
+
+def test_a_callback_whose_key_cannot_be_had_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COUNTERFOIL_CALLBACK_URL", "https://agents.example/hook")
+    monkeypatch.setenv("COUNTERFOIL_CALLBACK_KEY", "env:NOT_SET_ANYWHERE")
+
+    with pytest.raises(Refusal, match="no key can be had from 'env:NOT_SET_ANYWHERE'"):
+        load_settings(WorkerSettings).callback_signing_key()
