@@ -12,7 +12,8 @@ from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.ledger import HistoryGap
 from counterfoil.control_plane.settings import ConnectionSettings, load_settings
 from counterfoil.models.errors import ErrorCode, Unavailable
-from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
+from counterfoil.models.operations import lifecycle
+from counterfoil.models.operations.lifecycle import State
 from counterfoil.models.operations.record import LedgerEntry, Operation, OperationSummary, SessionRecord
 
 WATCH_POLL_SECONDS = 0.1
@@ -100,9 +101,8 @@ class OperationReader:
 
 
 def is_settled(operation: OperationSummary) -> bool:
-    """Whether nothing more happens to it by itself: closed, and where completed, not awaiting verification."""
-    awaits_verification = operation.state is State.COMPLETED and operation.verification is Verification.PENDING
-    return operation.state in CLOSED and not awaits_verification
+    """Whether nothing more happens to it by itself: closed, and where completed, not awaiting a verification."""
+    return lifecycle.is_settled(operation.state, operation.verification) and not operation.reverifying
 
 
 def awaits_person(operation: Operation) -> bool:

@@ -174,6 +174,7 @@ def summary_of(row: OperationRow, now: datetime) -> OperationSummary:
         verification=_verification_at(row, now),
         cancellation=Cancellation(row.cancellation),
         revision=row.revision,
+        reverifying=row.reverify,
         created_at=row.created_at,
         updated_at=row.updated_at,
     )

@@ -105,6 +105,8 @@ class OperationSummary(Stored):
     verification: Verification
     cancellation: Cancellation
     revision: int
+    reverifying: bool = False
+    """Its verification is being refreshed."""
     created_at: Instant
     updated_at: Instant
     callback_given_up: bool = False
