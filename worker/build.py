@@ -23,6 +23,7 @@ from counterfoil.activities.fault_points import Checkpoint, FaultPoint, KillOnce
 from counterfoil.activities.operations.activities import OperationActivities
 from counterfoil.activities.operations.commands import SealPolicy
 from counterfoil.activities.operations.creation import Creator
+from counterfoil.activities.operations.gateway import Gateway
 from counterfoil.activities.operations.steps import Parts
 from counterfoil.activities.operations.views import Timing
 from counterfoil.activities.store.blobs import BlobStore
@@ -61,6 +62,7 @@ class Unit:
     activities: OperationActivities
     database: Database
     catalog: Catalog
+    gateway: Gateway
 
 
 def queue_naming(settings: WorkerSettings) -> Callable[[Route], str]:
@@ -81,6 +83,8 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     database = Database(settings.database)
     blobs = BlobStore(settings.blobs)
     queue_of = queue_naming(settings)
+    engine = TemporalEngine(client, settings.task_queue)
+    gateway = Gateway(database, catalog.tools, engine)
     activities = OperationActivities(
         Parts(
             database=database,
@@ -88,9 +92,10 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
             catalog=catalog,
             creator=Creator(catalog, blobs, queue_of, checkpoint),
             runner=AdapterRunner(),
-            engine=TemporalEngine(client, settings.task_queue),
+            engine=engine,
             policy=SealPolicy(key=settings.sealing_key(), allow_unsealed=settings.allow_unsealed),
             timing=Timing(heartbeat_seconds=settings.heartbeat_seconds),
+            gateway=gateway,
             checkpoint=checkpoint,
         )
     )
@@ -98,7 +103,7 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     adapter_queues = sorted({queue_of(route) for route in served} - {settings.task_queue})
     workers = [_main_worker(settings, client, activities)]
     workers += [_adapter_worker(settings, client, activities, queue) for queue in adapter_queues]
-    return Unit(workers, activities, database, catalog)
+    return Unit(workers, activities, database, catalog, gateway)
 
 
 def _checkpoint(settings: WorkerSettings) -> Checkpoint:

@@ -71,6 +71,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.DECISION_EXPIRED,
             ErrorCode.OBSERVATION_PENDING,
             ErrorCode.LIMIT_REACHED,
+            ErrorCode.TOOL_MUTATES,
             ErrorCode.RESULT_TOO_LARGE,
             ErrorCode.PATH_REFUSED,
             ErrorCode.FILE_TOO_LARGE,
@@ -90,6 +91,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.NOT_FOUND,
             ErrorCode.UNKNOWN_ROUTE,
             ErrorCode.UNKNOWN_CAPABILITY,
+            ErrorCode.TOOL_UNKNOWN,
             ErrorCode.FILE_NOT_FOUND,
             ErrorCode.RECORD_NOT_FOUND,
             ErrorCode.BLOB_MISSING,
@@ -109,7 +111,9 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.TOOL_CHANGED,
         }
     ),
-    ExitCode.FORBIDDEN: frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.FORGED_SEAL, ErrorCode.SCOPE_MISSING}),
+    ExitCode.FORBIDDEN: frozenset(
+        {ErrorCode.UNAUTHENTICATED, ErrorCode.FORGED_SEAL, ErrorCode.SCOPE_MISSING, ErrorCode.TOOL_DENIED}
+    ),
     ExitCode.UNAVAILABLE: frozenset(
         {
             ErrorCode.TEMPORAL_UNAVAILABLE,
@@ -134,7 +138,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
         }
     ),
     ExitCode.NOT_DONE: frozenset({ErrorCode.TOOL_FAILED}),
-    ExitCode.AWAITS_PERSON: frozenset({ErrorCode.ANSWER_NEEDED}),
+    ExitCode.AWAITS_PERSON: frozenset({ErrorCode.ANSWER_NEEDED, ErrorCode.TOOL_NEEDS_DECISION}),
     ExitCode.UNKNOWN_EFFECT: frozenset(
         {
             ErrorCode.DISPATCH_LOST,
@@ -142,6 +146,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.REPLY_LOST,
             ErrorCode.REPLY_UNCLEAR,
             ErrorCode.JOB_FAILED,
+            ErrorCode.UNKNOWN_EFFECT_OPEN,
         }
     ),
 }

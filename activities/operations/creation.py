@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from counterfoil.activities.adapters.catalog import Catalog, promised
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint
+from counterfoil.activities.operations import permissions
 from counterfoil.activities.operations.inputs import offloaded, whole_argument
 from counterfoil.activities.operations.rows import RESOURCES, go_on, move, record
 from counterfoil.activities.store.blobs import BlobStore
@@ -101,6 +102,7 @@ class Creator:
                 raise conflict(request.operation_id)
             return existing
         route, resources = self.admit(request, work)
+        await permissions.require_creatable(work, self._catalog, request)
         row = self._new_row(work, request, kept, route, resources)
         work.session.add(row)
         record(

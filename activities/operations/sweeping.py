@@ -11,7 +11,7 @@ from sqlalchemy import and_, or_, select
 
 from counterfoil.activities.operations import claims
 from counterfoil.activities.operations.engine import Engine, EngineStatus
-from counterfoil.activities.operations.rows import resources_of
+from counterfoil.activities.operations.rows import resources_of, route_of
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.operations.lifecycle import OPEN, State, Verification
@@ -68,4 +68,5 @@ async def _may_go(work: UnitOfWork, row: OperationRow) -> bool:
         return work.now - row.updated_at > OVERDUE
     if row.state not in (State.PREPARING, State.QUEUED) or row.blocked is None:
         return False
-    return await claims.are_free(work, row, claims.wanted(row.workspace, resources_of(row)))
+    needs = claims.wanted(row.workspace, resources_of(row), read_only=route_of(row).read_only)
+    return await claims.are_free(work, row, needs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
@@ -22,6 +22,8 @@ from counterfoil.models.operations.outcomes import Evidence
 from counterfoil.models.tables import LEDGER, SESSIONS, LedgerRow, OperationRow
 
 OPERATION = "operation"
+PERMISSION = "permission"
+TOOL_CALL = "tool_call"
 DATA_LIMIT_BYTES = 4096
 
 _INSERT = Prepared(insert(LEDGER))
@@ -55,14 +57,23 @@ class Entry:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def append(work: UnitOfWork, row: OperationRow, entry: Entry) -> int:
-    """Record something about an operation; returns its version. The operation's row must be locked by this unit.
+class Subject(Protocol):
+    """A row that things are recorded about."""
+
+    id: str
+    workspace: str
+    session: str
+    ledger_version: int
+
+
+def append(work: UnitOfWork, row: Subject, entry: Entry, *, subject: str = OPERATION) -> int:
+    """Record something about a row; returns its version. The row must be locked by this unit.
 
     The entry is written at the end of the unit, with all others of its session.
     """
     row.ledger_version += 1
     values = {
-        "subject_kind": OPERATION,
+        "subject_kind": subject,
         "subject_id": row.id,
         "version": row.ledger_version,
         "session": row.session,

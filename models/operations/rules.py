@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from counterfoil.models.common import canonical_json, digest_of
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.contract import INPUT_LIMIT_BYTES, OperationRequest, Resource, resource_digest
+from counterfoil.models.operations.lifecycle import Event
 from counterfoil.models.operations.outcomes import Evidence, Prepared
 from counterfoil.models.operations.route import Route
 
@@ -96,6 +97,11 @@ def refuse_repeated_resources(request: OperationRequest, resources: Sequence[Res
                 subject=request.operation_id,
                 remedy="list every resource once",
             )
+
+
+def event_of_loss(route: Route) -> Event:
+    """What it is that nobody can tell what came of a call: unknown, unless there was nothing to come of it."""
+    return Event.REPORT_FAILED if route.read_only else Event.LOSE
 
 
 def replay_is_safe(route: Route, first_dispatched_at: datetime | None, now: datetime) -> bool:
