@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from pydantic import TypeAdapter
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
@@ -28,14 +29,14 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from counterfoil.activities.adapters.catalog import Catalog, promised
-from counterfoil.activities.operations import records
+from counterfoil.activities.operations import permissions, records
 from counterfoil.activities.operations.creation import conflict, parse_request
 from counterfoil.activities.operations.inputs import start_argument
 from counterfoil.activities.operations.views import plain
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.reader import OperationReader
-from counterfoil.models.common import Scope, utc_now
+from counterfoil.models.common import Actor, Identifier, Scope, utc_now
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations import rules
 from counterfoil.models.operations.commands import (
@@ -52,12 +53,14 @@ from counterfoil.models.operations.commands import (
 from counterfoil.models.operations.contract import OperationRequest
 from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
 from counterfoil.models.operations.record import Operation
+from counterfoil.models.operations.tools import Permission, PermissionRecord
 from counterfoil.models.operations.view import OperationView
 from counterfoil.models.tables import OperationRow
 from counterfoil.workflows.application_operation import STORE_BEHIND
 from counterfoil.workflows.search_attributes import OPERATION_SESSION, OPERATION_STATUS
 
 RETRY_PAUSES_SECONDS = (0.1, 0.3, 1.0)
+_NAME: TypeAdapter[str] = TypeAdapter(Identifier)
 
 
 class ControlPlane(OperationReader):
@@ -109,7 +112,7 @@ class ControlPlane(OperationReader):
         if existing is not None and existing in CLOSED:
             return await self.get(asked.operation_id)
         if existing is None:
-            self._refuse_early(asked)
+            await self._refuse_early(asked)
         await self._start(asked)
         if await self._existing(asked) is None:
             raise Unavailable(ErrorCode.STORE_BEHIND, "the workflow knows this operation, the store does not")
@@ -124,13 +127,15 @@ class ControlPlane(OperationReader):
 
         return await self._database.read(look)
 
-    def _refuse_early(self, request: OperationRequest) -> None:
+    async def _refuse_early(self, request: OperationRequest) -> None:
         rules.refuse_unenforced(request)
         rules.refuse_oversized(request)
         rules.refuse_past_deadline(request, self._database.clock())
         if self._catalog is not None:
-            adapter, typed, _ = self._catalog.admit(request)
+            catalog = self._catalog
+            adapter, typed, _ = catalog.admit(request)
             rules.refuse_foreground_route(request, promised(adapter, typed))
+            await self._database.read(lambda work: permissions.require_creatable(work, catalog, request))
 
     async def _start(self, request: OperationRequest) -> None:
         operation_id = request.operation_id
@@ -163,6 +168,40 @@ class ControlPlane(OperationReader):
             return [execution.id async for execution in self._temporal.list_workflows(query)]
         except RPCError as error:
             raise _temporal_away("", error) from error
+
+    # permitting
+
+    async def permit(
+        self,
+        session: str,
+        tool: str,
+        permission: Permission | str,
+        *,
+        account_id: str | None = None,
+        workspace: str | None = None,
+    ) -> PermissionRecord:
+        """Say what a session may do with a tool, for one of its accounts or for any. Counts from its next call on.
+
+        Needs the scope `admin`: a review answers one question about one proposal, this lets later calls go unasked.
+        `workspace` is needed for a session that has done nothing yet. Raises `Refusal` (`SCOPE_MISSING`, `NOT_FOUND`,
+        `TOOL_UNKNOWN`, `BAD_COMMAND`).
+        """
+        said = _permission(session, tool, permission, account_id)
+        scope = self._scope(Scope.ADMIN, "permit", session)
+        if self._catalog is not None and self._catalog.tools.tools():
+            self._catalog.tools.require_known(tool, account_id)
+        actor = Actor(principal=self._principal, authenticated=self._seal_key is not None, scope=scope)
+        return await self._database.run(
+            lambda work: permissions.permit(
+                work,
+                session=session,
+                workspace=workspace,
+                tool=tool,
+                account_id=account_id,
+                permission=said,
+                actor=actor,
+            )
+        )
 
     # commanding
 
@@ -239,15 +278,7 @@ class ControlPlane(OperationReader):
     def _sealed(self, operation_id: str, name: CommandName, command: Command) -> dict[str, Any]:
         if self._seal_key is None:
             return command.model_dump(mode="json")
-        needed = REQUIRED_SCOPE[name]
-        scope = needed if needed in self._scopes else next(iter(self._scopes & {Scope.ADMIN}), None)
-        if scope is None:
-            raise Refusal(
-                ErrorCode.SCOPE_MISSING,
-                f"'{name}' needs the scope '{needed}'",
-                subject=operation_id,
-                remedy=f"ask someone with the scope '{needed}'",
-            )
+        scope = self._scope(REQUIRED_SCOPE[name], name, operation_id)
         return seal(
             self._seal_key,
             operation_id=operation_id,
@@ -257,6 +288,17 @@ class ControlPlane(OperationReader):
             scope=scope,
             at=utc_now(),
         )
+
+    def _scope(self, needed: Scope, name: str, subject: str) -> Scope:
+        scope = needed if needed in self._scopes else next(iter(self._scopes & {Scope.ADMIN}), None)
+        if scope is None:
+            raise Refusal(
+                ErrorCode.SCOPE_MISSING,
+                f"'{name}' needs the scope '{needed}'",
+                subject=subject,
+                remedy=f"ask someone with the scope '{needed}'",
+            )
+        return scope
 
     async def _called(
         self,
@@ -303,6 +345,20 @@ class ControlPlane(OperationReader):
             return row is not None and row.state in CLOSED and row.verification != Verification.PENDING
 
         return await self._database.read(look)
+
+
+def _permission(session: str, tool: str, permission: Permission | str, account_id: str | None) -> Permission:
+    try:
+        for name in (session, tool, account_id or tool):
+            _NAME.validate_python(name)
+        return Permission(permission)
+    except ValueError:
+        raise Refusal(
+            ErrorCode.BAD_COMMAND,
+            f"'{permission}' for '{tool}' says nothing that could be permitted"[:300],
+            subject=session[:200],
+            remedy=f"name a session and a tool, and one of: {', '.join(Permission)}",
+        ) from None
 
 
 def _refusal(cause: BaseException | None, operation_id: str) -> CounterfoilError:

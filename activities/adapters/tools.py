@@ -24,6 +24,7 @@ from counterfoil.models.operations.tools import Tool
 MOST_PROBLEMS = 5
 _UNBOUNDED = frozenset({"pattern", "patternProperties", "uniqueItems"})
 """What an argument can make take for ever: a schema with these is checked in a process that can be ended."""
+_RESTING_ON_PATTERNS = frozenset({"additionalProperties", "unevaluatedProperties"})
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,7 @@ class RegisteredTool:
             raise ValueError(f"the input schema of '{tool.name}' is not one of an object")
         self._is_unbounded = _mentions(tool.input_schema, _UNBOUNDED)
         if self._is_unbounded:
-            kind = extend(
-                kind, dict.fromkeys([*_UNBOUNDED, "additionalProperties", "unevaluatedProperties"], _anything)
-            )
+            kind = extend(kind, dict.fromkeys(_UNBOUNDED | _RESTING_ON_PATTERNS, _anything))
         self._quick = kind(tool.input_schema, registry=Registry())
 
     def require_fitting(self, arguments: Any) -> dict[str, Any]:
@@ -161,14 +160,7 @@ class ToolRegistry:
 
         Raises `Refusal`: `TOOL_UNKNOWN`, or `ACCOUNT_MISMATCH` where it acts for others, or for several of them.
         """
-        named = [one for (known, _), one in self._tools.items() if known == name]
-        if not named:
-            raise Refusal(
-                ErrorCode.TOOL_UNKNOWN,
-                f"there is no tool '{name[:200]}'",
-                subject=name[:200],
-                remedy=f"registered tools: {', '.join(sorted({known for known, _ in self._tools})) or 'none'}"[:1000],
-            )
+        named = self._named(name)
         fitting = [one for one in named if one.tool.account_id in accounts]
         fitting = fitting or [one for one in named if one.tool.account_id is None]
         if not fitting and not accounts:
@@ -182,6 +174,24 @@ class ToolRegistry:
             subject=name,
             remedy="name one account that it acts for",
         )
+
+    def require_known(self, name: str, account_id: str | None) -> None:
+        """Refuse a tool that is not registered (`TOOL_UNKNOWN`), or not for this account (`ACCOUNT_MISMATCH`)."""
+        if account_id is None:
+            self._named(name)
+        else:
+            self.find(name, (account_id,))
+
+    def _named(self, name: str) -> list[RegisteredTool]:
+        named = [one for (known, _), one in self._tools.items() if known == name]
+        if not named:
+            raise Refusal(
+                ErrorCode.TOOL_UNKNOWN,
+                f"there is no tool '{name[:200]}'",
+                subject=name[:200],
+                remedy=f"registered tools: {', '.join(sorted({known for known, _ in self._tools})) or 'none'}"[:1000],
+            )
+        return named
 
 
 def _told_accounts(accounts: Collection[str]) -> str:

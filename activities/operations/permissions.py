@@ -81,9 +81,8 @@ async def permit(
     whose = "" if account_id is None else f" for account {account_id}"
     summary = f"{actor.principal} sets '{tool}'{whose} to {permission}"
     data = {"tool": tool, "account_id": account_id, "from": before, "to": permission}
-    ledger.append(
-        work, row, Entry(kind="permission", summary=summary, actor=actor, data=data), subject=ledger.PERMISSION
-    )
+    entry = Entry(kind="permission", summary=summary, actor=actor, data=data)
+    ledger.append(work, row, entry, subject=ledger.PERMISSION)
     return _record(row)
 
 
