@@ -207,8 +207,8 @@ def _new_call(owner: Owner, tool: Tool, arguments: dict[str, Any], database: Dat
 async def _begin(work: UnitOfWork, call: ToolCallRow, tool: Tool, actor: Actor) -> None:
     if await work.session.get(ToolCallRow, call.id) is not None:
         return  # an earlier commit of this was only doubted
-    await claims.take_at_once(work, call.id, claims.whole_workspace(call.workspace, exclusive=True))
     await require_callable(work, [tool], session=call.session, origin=Origin.DIRECT, approved=False)
+    await claims.take_at_once(work, call.id, claims.whole_workspace(call.workspace, exclusive=True))
     row = call.model_copy()
     work.session.add(row)
     _note(work, row, "tool_call", f"calls '{tool.name}' directly", actor)

@@ -11,6 +11,18 @@ import pytest
 
 from counterfoil.activities.store.migration import migrate
 
+EVERYTHING = (
+    "claims",
+    "resources",
+    "commands",
+    "attempts",
+    "permissions",
+    "tool_calls",
+    "ledger",
+    "operations",
+    "sessions",
+)
+
 
 @pytest.fixture(scope="session")
 def empty_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -37,6 +49,6 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'store.db'}"
     url: str = request.getfixturevalue("postgres_url")
     with psycopg.connect(url, autocommit=True) as connection:
-        for table in ("claims", "resources", "commands", "attempts", "ledger", "operations", "sessions"):
+        for table in EVERYTHING:
             connection.execute(f"DELETE FROM {table}")
     return url
