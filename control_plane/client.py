@@ -53,7 +53,7 @@ from counterfoil.models.operations.commands import (
 from counterfoil.models.operations.contract import OperationRequest
 from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
 from counterfoil.models.operations.record import Operation
-from counterfoil.models.operations.tools import Permission, PermissionRecord
+from counterfoil.models.operations.tools import CallableTool, Permission, PermissionRecord
 from counterfoil.models.operations.view import OperationView
 from counterfoil.models.tables import OperationRow
 from counterfoil.workflows.application_operation import STORE_BEHIND
@@ -99,6 +99,11 @@ class ControlPlane(OperationReader):
     def temporal(self) -> Client:
         """The Temporal client underneath."""
         return self._temporal
+
+    @property
+    def catalog(self) -> Catalog | None:
+        """The adapters and tools this process knows, if it was given any."""
+        return self._catalog
 
     # creating
 
@@ -170,6 +175,11 @@ class ControlPlane(OperationReader):
             raise _temporal_away("", error) from error
 
     # permitting
+
+    async def tools(self, session: str) -> list[CallableTool]:
+        """The tools this process knows, and what a session may do with each."""
+        known = [] if self._catalog is None else self._catalog.tools.tools()
+        return await self._database.read(lambda work: permissions.callable_tools(work, session, known))
 
     async def permit(
         self,

@@ -172,8 +172,8 @@ class CallsTools(Protocol):
 
 @runtime_checkable
 class DescribesInput(Protocol):
-    def input_schema(self) -> dict[str, Any]:
-        """The JSON Schema of the input, for whoever writes requests."""
+    def input_schema(self, capability: str) -> dict[str, Any]:
+        """The JSON Schema of a capability's input, for whoever writes requests."""
         ...
 
 

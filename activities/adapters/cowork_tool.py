@@ -82,7 +82,7 @@ class CoworkTool:
         """The one tool this will call."""
         return (self._registered(typed_input).tool,)
 
-    def input_schema(self) -> dict[str, Any]:
+    def input_schema(self, capability: str) -> dict[str, Any]:
         """The input's JSON Schema; that of the arguments is the tool's own."""
         described = [{"const": tool.name, "description": tool.description} for tool in self._tools.tools()]
         return {

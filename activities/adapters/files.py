@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -103,6 +103,10 @@ class LocalFiles:
     @property
     def route(self) -> Route:
         return self._route
+
+    def input_schema(self, capability: str) -> dict[str, Any]:
+        """The JSON Schema of a capability's input."""
+        return INPUTS[capability].model_json_schema()
 
     def validate_input(self, request: OperationRequest) -> TextChange:
         """The typed input, its path in the one spelling. Besides the usual codes: `PATH_REFUSED`, `INPUT_TOO_LARGE`."""

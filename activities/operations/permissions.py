@@ -20,6 +20,7 @@ from counterfoil.models.operations.contract import OperationRequest
 from counterfoil.models.operations.lifecycle import State
 from counterfoil.models.operations.route import Route
 from counterfoil.models.operations.tools import (
+    CallableTool,
     Origin,
     Permission,
     PermissionRecord,
@@ -98,6 +99,11 @@ async def standing(work: UnitOfWork, session: str, tool: Tool) -> Permission:
     asked = {"session": session, "tool": tool.name, "account": tool.account_id or ANY_ACCOUNT}
     said = (await work.session.execute(_SAID, asked)).scalars()
     return standing_permission(tool, [Permission(one) for one in said])
+
+
+async def callable_tools(work: UnitOfWork, session: str, tools: Iterable[Tool]) -> list[CallableTool]:
+    """Tools with what a session may do with them."""
+    return [CallableTool(tool=tool, permission=await standing(work, session, tool)) for tool in tools]
 
 
 async def require_callable(

@@ -61,6 +61,13 @@ class PermissionRecord(Stored):
     at: Instant
 
 
+class CallableTool(Stored):
+    """A tool, and what a session may do with it now."""
+
+    tool: Tool
+    permission: Permission
+
+
 class Origin(StrEnum):
     """Where a call comes from, which bounds what it may do."""
 

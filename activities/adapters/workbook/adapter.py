@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import PurePosixPath
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -78,6 +79,10 @@ class LocalWorkbook:
     @property
     def route(self) -> Route:
         return self._route
+
+    def input_schema(self, capability: str) -> dict[str, Any]:
+        """The JSON Schema of the input."""
+        return WorkbookEdit.model_json_schema()
 
     def validate_input(self, request: OperationRequest) -> WorkbookEdit:
         """The typed input, its path in the one spelling. Besides the usual codes: `WORKBOOK_EDIT_INVALID`."""

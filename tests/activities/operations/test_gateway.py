@@ -1,4 +1,4 @@
-"""The gateway on a real database: whose permission counts when, what is recorded, what direct calls hold and give back."""
+"""The gateway on a real database: whose permission counts when, what is recorded, what direct calls hold."""
 
 from __future__ import annotations
 
