@@ -246,9 +246,8 @@ def _asked(arguments: Any) -> _Asked:
         text = json.dumps(arguments, allow_nan=False)
         if len(text) > RAW_LIMIT_BYTES:
             detail = f"the arguments have {len(text)} bytes"
-            raise Refusal(
-                ErrorCode.INPUT_TOO_LARGE, detail, subject=NAME, remedy="put content into a file, and name it"
-            )
+            remedy = "put the content into a file, and name the file"
+            raise Refusal(ErrorCode.INPUT_TOO_LARGE, detail, subject=NAME, remedy=remedy)
         return _ASKED.validate_json(text)
     except ValidationError as error:
         raise Refusal(ErrorCode.BAD_REQUEST, what_is_wrong(error, "arguments"), subject=NAME, remedy=how) from None
