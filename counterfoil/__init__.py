@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
 
-    from counterfoil.activities.adapters.base import AdapterContext, ApplicationAdapter, Order, Phase
+    from counterfoil.activities.adapters.base import AdapterContext, ApplicationAdapter, Order, Phase, Tools
     from counterfoil.activities.adapters.catalog import Catalog
+    from counterfoil.activities.adapters.tools import ToolContext, ToolFailed
+    from counterfoil.control_plane.agent_tool import ApplicationOperationTool
     from counterfoil.control_plane.client import ControlPlane
     from counterfoil.control_plane.connection import connect
     from counterfoil.control_plane.settings import ConnectionSettings
@@ -68,12 +70,15 @@ if TYPE_CHECKING:
         OperationSummary,
     )
     from counterfoil.models.operations.route import PreparationSupport, ReplayGuarantee, Route
+    from counterfoil.models.operations.tools import CallableTool, Permission, PermissionRecord, Tool
     from counterfoil.models.operations.view import OperationResult
     from counterfoil.workflows.application_operation import ApplicationOperation
 
 _HOMES = {
-    "activities.adapters.base": ("AdapterContext", "ApplicationAdapter", "Order", "Phase"),
+    "activities.adapters.base": ("AdapterContext", "ApplicationAdapter", "Order", "Phase", "Tools"),
     "activities.adapters.catalog": ("Catalog",),
+    "activities.adapters.tools": ("ToolContext", "ToolFailed"),
+    "control_plane.agent_tool": ("ApplicationOperationTool",),
     "control_plane.client": ("ControlPlane",),
     "control_plane.connection": ("connect",),
     "control_plane.settings": ("ConnectionSettings",),
@@ -117,6 +122,7 @@ _HOMES = {
     ),
     "models.operations.record": ("AttemptRecord", "DecisionRecord", "LedgerEntry", "Operation", "OperationSummary"),
     "models.operations.route": ("PreparationSupport", "ReplayGuarantee", "Route"),
+    "models.operations.tools": ("CallableTool", "Permission", "PermissionRecord", "Tool"),
     "models.operations.view": ("OperationResult",),
     "workflows.application_operation": ("ApplicationOperation",),
 }
@@ -129,10 +135,12 @@ __all__ = [
     "AnswerStatus",
     "ApplicationAdapter",
     "ApplicationOperation",
+    "ApplicationOperationTool",
     "Assumption",
     "AttemptRecord",
     "BlobRef",
     "BoundVersion",
+    "CallableTool",
     "CancelAccepted",
     "CancelTooLate",
     "Cancellation",
@@ -161,6 +169,8 @@ __all__ = [
     "Order",
     "Owner",
     "Partial",
+    "Permission",
+    "PermissionRecord",
     "Phase",
     "PreparationSupport",
     "Prepared",
@@ -176,6 +186,10 @@ __all__ = [
     "Running",
     "Scope",
     "State",
+    "Tool",
+    "ToolContext",
+    "ToolFailed",
+    "Tools",
     "TypedResult",
     "Unavailable",
     "UnknownEffect",

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
-from counterfoil.worker import cli_deployment, cli_operation
+from counterfoil.worker import cli_deployment, cli_operation, cli_session
 from counterfoil.worker.ending import ReaderGone, end, heard
 from counterfoil.worker.exit_codes import ExitCode, of_error
 from counterfoil.worker.output import Output
@@ -27,6 +27,7 @@ app = typer.Typer(
     help="Durable execution for supervised AI agents: effects at most once, never claimed without evidence.",
 )
 app.add_typer(cli_operation.app, name="operation")
+app.add_typer(cli_session.app, name="session")
 cli_deployment.add_to(app)
 
 

@@ -16,6 +16,7 @@ from counterfoil.models.operations.commands import Answer
 from counterfoil.models.operations.lifecycle import Cancellation, State
 from counterfoil.models.operations.outcomes import Evidence, Preview
 from counterfoil.models.operations.record import AttemptRecord, LedgerEntry, Operation, OperationSummary
+from counterfoil.models.operations.tools import PermissionRecord
 from counterfoil.worker.output import visible
 
 SENT_LINES = 40
@@ -39,6 +40,18 @@ def listed(operations: Sequence[OperationSummary]) -> RenderableType:
         table.add_row(
             one.operation_id, _state(one), one.verification, what, Text(visible(one.session)), _time(one.updated_at)
         )
+    return table
+
+
+def permitted(said: Sequence[PermissionRecord]) -> RenderableType:
+    """One line for everything that was said of a tool in a session."""
+    if not said:
+        return Text("Nothing was said: every tool stands at its own default.")
+    table = _table("Tool", "Account", "Permission", "By", "At")
+    for one in said:
+        account = Text(visible(one.account_id or "any"))
+        by = Text(visible(one.actor.principal))
+        table.add_row(Text(visible(one.tool)), account, one.permission, by, _time(one.at))
     return table
 
 

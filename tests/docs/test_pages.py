@@ -14,13 +14,16 @@ import pytest
 from typer.main import get_command
 
 from counterfoil.activities.adapters.builtin import build_catalog
+from counterfoil.activities.adapters.tools import ToolContext
+from counterfoil.control_plane.agent_tool import ApplicationOperationTool
 from counterfoil.models.common import Scope
 from counterfoil.models.errors import ErrorCode
 from counterfoil.models.operations.commands import CONTRACTS, REQUIRED_SCOPE, Answer, CommandName, Decide, seal
 from counterfoil.models.operations.contract import Constraints, OperationRequest, Owner, Resource
 from counterfoil.models.operations.lifecycle import TRANSITIONS, Cancellation, State, Verification
 from counterfoil.models.operations.route import Route
-from counterfoil.worker import cli_operation
+from counterfoil.models.operations.tools import Permission, Tool
+from counterfoil.worker import cli_operation, cli_session
 from counterfoil.worker.cli import app
 from counterfoil.worker.exit_codes import ExitCode, of_error
 from counterfoil.workflows.search_attributes import REQUIRED
@@ -175,12 +178,15 @@ def test_every_command_line_that_the_pages_show_exists():
     shown = set()
     for path in [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]:
         shown |= set(
-            re.findall(r"counterfoil (operation [a-z]+|dev|worker|register|migrate|repair)\b", path.read_text())
+            re.findall(
+                r"counterfoil ((?:operation|session) [a-z]+|dev|worker|register|migrate|repair)\b", path.read_text()
+            )
         )
-    known = {f"operation {name}" for name in get_command(cli_operation.app).commands} | set(get_command(app).commands)
+    groups = {"operation": cli_operation.app, "session": cli_session.app}
+    known = {f"{group} {name}" for group, one in groups.items() for name in get_command(one).commands}
+    known |= set(get_command(app).commands) - groups.keys()
 
-    assert shown <= known
-    assert known - shown - {"operation"} == set()
+    assert shown == known
 
 
 def blocks(name: str, language: str) -> list[str]:
@@ -224,3 +230,36 @@ def test_every_dependency_is_accounted_for():
 
 def project() -> Any:
     return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+
+
+def test_every_field_of_a_tool_and_every_permission_is_explained():
+    told = page("tools.md")
+
+    assert [names(cells[0])[0] for cells in rows(told, "field of a tool", "meaning")] == list(Tool.model_fields)
+    assert [names(cells[0])[0] for cells in rows(told, "permission", "meaning")] == [one.value for one in Permission]
+
+
+def test_every_action_of_the_agents_tool_is_explained_with_its_fields():
+    told = {
+        names(action)[0]: names(fields) for action, fields, _ in rows(page("tools.md"), "action", "fields", "answer")
+    }
+    known = ApplicationOperationTool.input_schema["properties"]
+
+    assert list(told) == known["action"]["enum"]
+    assert {field.rstrip("?") for fields in told.values() for field in fields} == set(known) - {"action"}
+
+
+async def test_the_example_of_tools_registers_two_that_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    example: dict[str, Any] = {}
+    exec(blocks("tools.md", "python")[0], example)
+    catalog = build_catalog(workspace_root=tmp_path, state_dir=tmp_path, with_entry_points=False)
+    example["register"](catalog)
+    context = ToolContext(Owner(workspace="w", session="s"), None, None, 30)
+
+    written = json.loads(blocks("tools.md", "json")[0])
+    answer = catalog.tools.find(written["name"]).run(context, written["arguments"])
+
+    assert answer == {"characters": 5}
+    assert catalog.tools.find("read_notes").run(context, {}) == "hello\n"
+    assert "cowork.tool" in [route.id for route in catalog.routes()]
