@@ -170,6 +170,8 @@ def _check_declared(adapter: ApplicationAdapter, route: Route) -> None:
         (route.verification, CanVerify, "verify"),
     ]
     missing = [name for wanted, protocol, name in declared if wanted and not isinstance(adapter, protocol)]
+    if route.read_only and (route.cancellation or route.preparation is PreparationSupport.EFFECTFUL):
+        raise ValueError(f"the route '{route.id}' says that it changes nothing, and has something to prepare or cancel")
     if missing:
         raise ValueError(f"the route '{route.id}' declares {', '.join(missing)}, but the adapter has no such method")
 

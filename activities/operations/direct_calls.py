@@ -65,9 +65,22 @@ class DirectCalls:
                 await self._database.read(lambda work: _allow_reading(work, owner, tool))
                 return _told(await _called(slot, tool, function))
             row = _new_call(owner, tool, fitting, self._database)
-            await self._database.run(lambda work: _begin(work, row, tool, actor))
+            await self._begun(row, tool, actor)
             # From here on something may change. That the caller gives up must not lose what became of it.
             return await asyncio.shield(self._keep(self._changed(slot, row, tool, function)))
+
+    async def _begun(self, row: ToolCallRow, tool: Tool, actor: Actor) -> None:
+        beginning = asyncio.ensure_future(self._database.run(lambda work: _begin(work, row, tool, actor)))
+        try:
+            await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            # It may be committed all the same, and nobody will make the call that holds the workspace.
+            self._keep(self._taken_back(beginning, row.id))
+            raise
+
+    async def _taken_back(self, beginning: asyncio.Future[None], call_id: str) -> None:
+        await beginning
+        await self._record(partial(_end, call_id=call_id, how="not called"))
 
     async def _changed(self, slot: Slot, row: ToolCallRow, tool: Tool, function: Callable[[], Outcome]) -> Any:
         outcome = await _called(slot, tool, function)

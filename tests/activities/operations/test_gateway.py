@@ -332,7 +332,7 @@ async def test_coroutines_await_tools_and_blocking_calls_refuse_to_block_them(de
         ({"text": float("nan")}, "INVALID_INPUT"),
         ({"text": "a" * (1024 * 1024)}, "INPUT_TOO_LARGE"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:40],
 )
 async def test_arguments_that_do_not_fit_reach_no_tool(desk: Desk, arguments: Any, code: str) -> None:
     desk.toolbox.add("read", read_only=True)
@@ -348,7 +348,7 @@ async def test_arguments_that_do_not_fit_reach_no_tool(desk: Desk, arguments: An
 async def test_a_pattern_that_would_take_for_ever_is_checked_for_a_bounded_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("counterfoil.activities.adapters.mcp_tool.schemas.CHECK_SECONDS", 1.0)
+    monkeypatch.setattr("counterfoil.activities.adapters.mcp_tool.schemas.CHECK_SECONDS", 5.0)
     slow = {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a+)+$"}}}
     desk.toolbox.add("read", "text", read_only=True, schema=slow)
 
@@ -529,6 +529,34 @@ async def test_a_direct_change_goes_on_though_whoever_asked_is_gone(desk: Desk) 
     go_on.set()
     await until(lambda: _is_empty(desk.bench.claims()))
     assert (await desk.entries("tool_call"))[-1].summary == "'write': answered"
+
+
+async def test_a_direct_change_whose_caller_is_gone_before_it_began_is_not_made(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.toolbox.add("write")
+    begin, reached, go_on = direct_calls._begin, asyncio.Event(), asyncio.Event()
+
+    async def held_up(*arguments: Any) -> None:
+        await begin(*arguments)
+        reached.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(direct_calls, "_begin", held_up)
+    calling = asyncio.create_task(desk.direct("write"))
+    await reached.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    go_on.set()
+
+    async def is_ended() -> bool:
+        return await desk.kinds() == ["tool_call", "tool_call_ended"]
+
+    await until(is_ended)
+    assert (await desk.entries("tool_call"))[-1].summary == "'write': not called"
+    assert await desk.bench.claims() == []
+    assert desk.toolbox.calls == []
 
 
 async def _is_empty(finding: Awaitable[list[Any]]) -> bool:
