@@ -27,7 +27,7 @@ from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.ledger import Entry
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import SYSTEM, Actor, digest_of
-from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
+from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations.contract import Owner
 from counterfoil.models.operations.tools import Origin, Tool
 from counterfoil.models.tables import TOOL_CALLS, ToolCallRow
@@ -84,11 +84,15 @@ class DirectCalls:
 
     async def _changed(self, slot: Slot, row: ToolCallRow, tool: Tool, function: Callable[[], Outcome]) -> Any:
         outcome = await _called(slot, tool, function)
-        if isinstance(outcome, NotInTime):
-            await self._record(partial(_give_up, call_id=row.id))
-            self._keep(self._end_late(row.id, outcome.late))
-        else:
-            await self._record(partial(_end, call_id=row.id, how=_in_a_word(outcome)))
+        try:
+            if isinstance(outcome, NotInTime):
+                self._keep(self._end_late(row.id, outcome.late))
+                await self._record(partial(_give_up, call_id=row.id))
+            else:
+                await self._record(partial(_end, call_id=row.id, how=_in_a_word(outcome)))
+        except Unavailable as error:
+            # What the tool said is true all the same; the sweep ends the call when its lease has run out.
+            log.warning("the end of %s could not be recorded: %s", row.id, error)
         return _told(outcome)
 
     async def _end_late(self, call_id: str, late: asyncio.Future[Any]) -> None:

@@ -263,3 +263,24 @@ async def test_the_example_of_tools_registers_two_that_work(tmp_path: Path, monk
     assert answer == {"characters": 5}
     assert catalog.tools.find("read_notes").run(context, {}) == "hello\n"
     assert "cowork.tool" in [route.id for route in catalog.routes()]
+
+
+def test_every_adapter_that_comes_with_it_says_how_its_input_is_written(tmp_path: Path):
+    catalog = build_catalog(
+        workspace_root=tmp_path,
+        state_dir=tmp_path,
+        http_profiles=[REPOSITORY / "examples" / "http-profile.toml"],
+        mcp_servers=[REPOSITORY / "examples" / "mcp"],
+        with_entry_points=False,
+    )
+
+    told = {
+        capability: sorted(catalog.find(route.id).input_schema(capability)["properties"])
+        for route in catalog.routes()
+        for capability in route.capabilities
+    }
+
+    assert told["file.append"] == ["path", "text"]
+    assert "edits" in told["workbook.edit"]
+    assert "fields" in told["record.create"]
+    assert "arguments" in told["tool.call"]

@@ -17,7 +17,7 @@ from counterfoil.activities.operations import direct_calls, permissions
 from counterfoil.activities.operations.gateway import Gateway
 from counterfoil.activities.operations.rows import route_of
 from counterfoil.models.common import Actor
-from counterfoil.models.errors import ErrorCode, Refusal
+from counterfoil.models.errors import ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations.contract import Owner
 from counterfoil.models.operations.outcomes import Prepared, UnknownEffect
 from counterfoil.models.operations.route import PreparationSupport
@@ -557,6 +557,23 @@ async def test_a_direct_change_whose_caller_is_gone_before_it_began_is_not_made(
     assert (await desk.entries("tool_call"))[-1].summary == "'write': not called"
     assert await desk.bench.claims() == []
     assert desk.toolbox.calls == []
+
+
+async def test_an_answer_is_given_though_its_end_cannot_be_recorded_now(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> None:
+        raise Unavailable(ErrorCode.STORE_UNAVAILABLE, "not now")
+
+    desk.toolbox.add("write")
+    with monkeypatch.context() as patched:
+        patched.setattr(direct_calls, "_end", away)
+        assert await desk.direct("write") == "done"
+
+    assert len(await desk.bench.claims()) == 1
+    desk.bench.clock.forward(91)
+    assert await desk.gateway.end_lost_calls() == 1
+    assert await desk.bench.claims() == []
 
 
 async def _is_empty(finding: Awaitable[list[Any]]) -> bool:
