@@ -63,7 +63,8 @@ class Tools(Protocol):
 
     Every call looks the session's permission up anew. Both raise `Refusal` where nothing was called (`TOOL_UNKNOWN`,
     `TOOL_DENIED`, `TOOL_NEEDS_DECISION`, `TOOL_MUTATES`, `ACCOUNT_MISMATCH`, `INVALID_INPUT`, `FENCED`) or where the
-    tool itself says that nothing changed, and `ToolFailed` where the tool was called and gave no result.
+    tool itself says that nothing changed; `Unavailable` where the store was away and nothing was called; and
+    `ToolFailed` where the tool was called and gave no result.
     """
 
     def call(self, name: str, arguments: dict[str, Any], *, account_id: str | None = None) -> Any:

@@ -15,7 +15,7 @@ from counterfoil.activities.adapters.base import AdapterContext, Order
 from counterfoil.activities.adapters.text_preview import visible
 from counterfoil.activities.adapters.tools import RegisteredTool, ToolFailed, ToolRegistry
 from counterfoil.models.common import Identifier, canonical_json
-from counterfoil.models.errors import ErrorCode, Refusal, what_is_wrong
+from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, what_is_wrong
 from counterfoil.models.operations.contract import OperationRequest, Resource, ResourceKind
 from counterfoil.models.operations.outcomes import (
     PREVIEW_ROWS,
@@ -133,11 +133,12 @@ class CoworkTool:
             return Failed(code=ErrorCode.TOOL_CHANGED, detail=detail)
         try:
             answer = context.tools.call(call.name, call.arguments, account_id=call.account_id)
-        except Refusal as refusal:
-            return Failed(code=refusal.code, detail=refusal.detail)
         except ToolFailed as failure:
             in_doubt = Failed if registered.tool.read_only else UnknownEffect
             return in_doubt(code=failure.code, detail=failure.detail)
+        except CounterfoilError as error:
+            # It was not called, or says itself that nothing changed.
+            return Failed(code=error.code, detail=error.detail)
         return Completed(result=TypedResult(kind="tool", summary=f"{call.name} answered", data={"answer": answer}))
 
     def _registered(self, typed_input: BaseModel) -> RegisteredTool:

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from counterfoil.activities.adapters.base import AdapterContext, NoTools, Order, Phase
 from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.adapters.tools import ToolContext, ToolFailed
-from counterfoil.models.errors import Refusal
-from counterfoil.models.operations.contract import OperationRequest, Owner
+from counterfoil.models.common import utc_now
+from counterfoil.models.errors import ErrorCode, Refusal, Unavailable
+from counterfoil.models.operations.contract import OperationRequest, Owner, Resource
+from counterfoil.models.operations.outcomes import BoundVersion, Failed, Prepared
 from counterfoil.models.operations.tools import Tool
 from support.scripted import scripted
 from support.toolbox import Toolbox, tool_request
@@ -158,6 +161,24 @@ def test_the_bridge_takes_no_resources_that_do_not_fit_the_tool(
         catalog.admit(asked)
 
     assert caught.value.code == code
+
+
+def test_the_bridge_fails_where_the_store_was_away_and_nothing_was_called(catalog: Catalog, toolbox: Toolbox):
+    class Away(NoTools):
+        def call(self, name: str, arguments: dict[str, Any], *, account_id: str | None = None) -> Any:
+            raise Unavailable(ErrorCode.STORE_UNAVAILABLE, "not now")
+
+    tool = toolbox.add("write")
+    request = OperationRequest.model_validate(tool_request("k", "s", "write", {"text": "x"}))
+    bridge, typed, _ = catalog.admit(request)
+    described = Resource(kind="application_state", system="cowork.tool", identity="write")
+    prepared = Prepared(summary="p", versions=(BoundVersion(resource=described, version=tool.digest),))
+    context = AdapterContext(
+        phase=Phase.EXECUTE, operation_id="op-1", blobs=None, now=utc_now(), timeout_seconds=30, tools=Away()
+    )
+    order = Order(request=request, resources=(), typed_input=typed, prepared=prepared, generation=1)
+
+    assert bridge.execute(context, order) == Failed(code="STORE_UNAVAILABLE", detail="not now")
 
 
 def test_a_route_that_changes_nothing_has_nothing_to_cancel(catalog: Catalog):
