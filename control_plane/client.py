@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from pydantic import TypeAdapter
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
@@ -31,14 +32,15 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from counterfoil.activities.adapters.catalog import Catalog, promised
-from counterfoil.activities.operations import records
+from counterfoil.activities.operations import permissions, records
 from counterfoil.activities.operations.creation import conflict, parse_request, refuse_by_others
 from counterfoil.activities.operations.inputs import start_argument
 from counterfoil.activities.operations.views import plain
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
+from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.control_plane.reader import OperationReader
-from counterfoil.models.common import Contract, Scope, utc_now
+from counterfoil.models.common import Actor, Contract, Identifier, Scope, utc_now
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations import rules
 from counterfoil.models.operations.commands import (
@@ -55,12 +57,14 @@ from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
 from counterfoil.models.operations.record import Operation
 from counterfoil.models.operations.sealing import seal
 from counterfoil.models.operations.sessions import SESSION_COMMANDS, SessionAnswer, SessionCommandName
+from counterfoil.models.operations.tools import CallableTool, Permission, PermissionRecord
 from counterfoil.models.operations.view import OperationView
 from counterfoil.models.tables import OperationRow
 from counterfoil.workflows.application_operation import STORE_BEHIND
 from counterfoil.workflows.search_attributes import OPERATION_SESSION, OPERATION_STATUS
 
 RETRY_PAUSES_SECONDS = (0.1, 0.3, 1.0)
+_NAME: TypeAdapter[str] = TypeAdapter(Identifier)
 
 
 class ControlPlane(OperationReader):
@@ -100,6 +104,11 @@ class ControlPlane(OperationReader):
         """The Temporal client underneath."""
         return self._temporal
 
+    @property
+    def catalog(self) -> Catalog | None:
+        """The adapters and tools this process knows, if it was given any."""
+        return self._catalog
+
     # creating
 
     async def create(self, request: OperationRequest | dict[str, Any]) -> Operation:
@@ -112,8 +121,7 @@ class ControlPlane(OperationReader):
         if existing is not None and existing in CLOSED:
             return await self.get(asked.operation_id)
         if existing is None:
-            self._refuse_early(asked)
-            await self._database.read(lambda work: refuse_by_others(work, asked))
+            await self._refuse_early(asked)
         await self._start(asked)
         if await self._existing(asked) is None:
             raise Unavailable(ErrorCode.STORE_BEHIND, "the workflow knows this operation, the store does not")
@@ -128,14 +136,22 @@ class ControlPlane(OperationReader):
 
         return await self._database.read(look)
 
-    def _refuse_early(self, request: OperationRequest) -> None:
+    async def _refuse_early(self, request: OperationRequest) -> None:
         rules.refuse_oversized(request)
         rules.refuse_past_deadline(request, self._database.clock())
-        if self._catalog is not None:
-            adapter, typed, _ = self._catalog.admit(request)
+        catalog = self._catalog
+        if catalog is not None:
+            adapter, typed, _ = catalog.admit(request)
             route = promised(adapter, typed)
             rules.refuse_foreground_route(request, route)
             rules.refuse_unaffordable(request, route)
+
+        async def look(work: UnitOfWork) -> None:
+            if catalog is not None:
+                await permissions.require_creatable(work, catalog, request)
+            await refuse_by_others(work, request)
+
+        await self._database.read(look)
 
     async def _start(self, request: OperationRequest) -> None:
         operation_id = request.operation_id
@@ -168,6 +184,45 @@ class ControlPlane(OperationReader):
             return [execution.id async for execution in self._temporal.list_workflows(query)]
         except RPCError as error:
             raise _temporal_away("", error) from error
+
+    # permitting
+
+    async def tools(self, session: str) -> list[CallableTool]:
+        """The tools this process knows, and what a session may do with each."""
+        known = [] if self._catalog is None else self._catalog.tools.tools()
+        return await self._database.read(lambda work: permissions.callable_tools(work, session, known))
+
+    async def permit(
+        self,
+        session: str,
+        tool: str,
+        permission: Permission | str,
+        *,
+        account_id: str | None = None,
+        workspace: str | None = None,
+    ) -> PermissionRecord:
+        """Say what a session may do with a tool, for one of its accounts or for any. Counts from its next call on.
+
+        Needs the scope `admin`: a review answers one question about one proposal, this lets later calls go unasked.
+        `workspace` is needed for a session that has done nothing yet. Raises `Refusal` (`SCOPE_MISSING`, `NOT_FOUND`,
+        `TOOL_UNKNOWN`, `BAD_COMMAND`).
+        """
+        said = _permission(session, tool, permission, account_id)
+        scope = self._scope(Scope.ADMIN, "permit", session)
+        if self._catalog is not None and self._catalog.tools.tools():
+            self._catalog.tools.require_known(tool, account_id)
+        actor = Actor(principal=self._principal, authenticated=self._seal_key is not None, scope=scope)
+        return await self._database.run(
+            lambda work: permissions.permit(
+                work,
+                session=session,
+                workspace=workspace,
+                tool=tool,
+                account_id=account_id,
+                permission=said,
+                actor=actor,
+            )
+        )
 
     # commanding
 
@@ -287,14 +342,7 @@ class ControlPlane(OperationReader):
     def _sealed(self, subject: str, name: StrEnum, command: Contract, needed: Scope) -> dict[str, Any]:
         if self._seal_key is None:
             return command.model_dump(mode="json")
-        scope = needed if needed in self._scopes else next(iter(self._scopes & {Scope.ADMIN}), None)
-        if scope is None:
-            raise Refusal(
-                ErrorCode.SCOPE_MISSING,
-                f"'{name}' needs the scope '{needed}'",
-                subject=subject,
-                remedy=f"ask someone with the scope '{needed}'",
-            )
+        scope = self._scope(needed, name, subject)
         return seal(
             self._seal_key,
             subject=subject,
@@ -304,6 +352,17 @@ class ControlPlane(OperationReader):
             scope=scope,
             at=utc_now(),
         )
+
+    def _scope(self, needed: Scope, name: str, subject: str) -> Scope:
+        scope = needed if needed in self._scopes else next(iter(self._scopes & {Scope.ADMIN}), None)
+        if scope is None:
+            raise Refusal(
+                ErrorCode.SCOPE_MISSING,
+                f"'{name}' needs the scope '{needed}'",
+                subject=subject,
+                remedy=f"ask someone with the scope '{needed}'",
+            )
+        return scope
 
     async def _called(
         self,
@@ -350,6 +409,20 @@ class ControlPlane(OperationReader):
             return row is not None and row.state in CLOSED and row.verification != Verification.PENDING
 
         return await self._database.read(look)
+
+
+def _permission(session: str, tool: str, permission: Permission | str, account_id: str | None) -> Permission:
+    try:
+        for name in (session, tool, account_id or tool):
+            _NAME.validate_python(name)
+        return Permission(permission)
+    except ValueError:
+        raise Refusal(
+            ErrorCode.BAD_COMMAND,
+            f"'{permission}' for '{tool}' says nothing that could be permitted"[:300],
+            subject=session[:200],
+            remedy=f"name a session and a tool, and one of: {', '.join(Permission)}",
+        ) from None
 
 
 def _refusal(cause: BaseException | None, operation_id: str) -> CounterfoilError:

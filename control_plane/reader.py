@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Self
 
-from counterfoil.activities.operations import records
+from counterfoil.activities.operations import permissions, records
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.ledger import HistoryGap
 from counterfoil.control_plane.settings import ConnectionSettings, load_settings
@@ -15,6 +15,7 @@ from counterfoil.models.errors import ErrorCode, Unavailable
 from counterfoil.models.operations import lifecycle
 from counterfoil.models.operations.lifecycle import State
 from counterfoil.models.operations.record import LedgerEntry, Operation, OperationSummary, SessionRecord
+from counterfoil.models.operations.tools import PermissionRecord
 
 WATCH_POLL_SECONDS = 0.1
 
@@ -61,6 +62,10 @@ class OperationReader:
     async def history(self, operation_id: str, *, after: int = 0) -> list[LedgerEntry] | HistoryGap:
         """What happened to an operation after a version, oldest first; a `HistoryGap` where some was trimmed."""
         return await self._database.read(lambda work: records.entries(work, operation_id, after=after))
+
+    async def permissions(self, session: str) -> list[PermissionRecord]:
+        """Everything that was said of tools in a session; a tool that is not in it stands at its own default."""
+        return await self._database.read(lambda work: permissions.said_in(work, session))
 
     async def watch(
         self, operation_id: str, *, after: int = 0, until_person: bool = False

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
 
-    from counterfoil.activities.adapters.base import AdapterContext, ApplicationAdapter, Order, Phase
+    from counterfoil.activities.adapters.base import AdapterContext, ApplicationAdapter, Order, Phase, Tools
     from counterfoil.activities.adapters.catalog import Catalog
+    from counterfoil.activities.adapters.tools import ToolContext, ToolFailed
+    from counterfoil.control_plane.agent_tool import ApplicationOperationTool
     from counterfoil.control_plane.client import ControlPlane
     from counterfoil.control_plane.connection import connect
     from counterfoil.control_plane.settings import ConnectionSettings
@@ -72,12 +74,15 @@ if TYPE_CHECKING:
     )
     from counterfoil.models.operations.route import PreparationSupport, ReplayGuarantee, Route
     from counterfoil.models.operations.sessions import SessionAnswer
+    from counterfoil.models.operations.tools import CallableTool, Permission, PermissionRecord, Tool
     from counterfoil.models.operations.view import OperationResult
     from counterfoil.workflows.application_operation import ApplicationOperation
 
 _HOMES = {
-    "activities.adapters.base": ("AdapterContext", "ApplicationAdapter", "Order", "Phase"),
+    "activities.adapters.base": ("AdapterContext", "ApplicationAdapter", "Order", "Phase", "Tools"),
     "activities.adapters.catalog": ("Catalog",),
+    "activities.adapters.tools": ("ToolContext", "ToolFailed"),
+    "control_plane.agent_tool": ("ApplicationOperationTool",),
     "control_plane.client": ("ControlPlane",),
     "control_plane.connection": ("connect",),
     "control_plane.settings": ("ConnectionSettings",),
@@ -131,6 +136,7 @@ _HOMES = {
     ),
     "models.operations.route": ("PreparationSupport", "ReplayGuarantee", "Route"),
     "models.operations.sessions": ("SessionAnswer",),
+    "models.operations.tools": ("CallableTool", "Permission", "PermissionRecord", "Tool"),
     "models.operations.view": ("OperationResult",),
     "workflows.application_operation": ("ApplicationOperation",),
 }
@@ -143,10 +149,12 @@ __all__ = [
     "AnswerStatus",
     "ApplicationAdapter",
     "ApplicationOperation",
+    "ApplicationOperationTool",
     "Assumption",
     "AttemptRecord",
     "BlobRef",
     "BoundVersion",
+    "CallableTool",
     "Callback",
     "CallbackType",
     "CancelAccepted",
@@ -179,6 +187,8 @@ __all__ = [
     "Order",
     "Owner",
     "Partial",
+    "Permission",
+    "PermissionRecord",
     "Phase",
     "PreparationSupport",
     "Prepared",
@@ -196,6 +206,10 @@ __all__ = [
     "SessionAnswer",
     "SessionRecord",
     "State",
+    "Tool",
+    "ToolContext",
+    "ToolFailed",
+    "Tools",
     "TypedResult",
     "Unavailable",
     "UnknownEffect",

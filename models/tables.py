@@ -190,6 +190,44 @@ class ClaimRow(SQLModel):
     queued_at: datetime = _at(nullable=False)
 
 
+class PermissionRow(SQLModel):
+    """What was said last of a tool in a session; `account` is empty where it was said of any account."""
+
+    __tablename__ = "permissions"
+    __table_args__ = (Index("ux_permissions_tool", "session", "tool", "account", unique=True),)
+
+    id: str = Field(primary_key=True, max_length=64)
+    workspace: str = Field(max_length=200)
+    session: str = Field(max_length=200)
+    tool: str = Field(max_length=200)
+    account: str = Field(max_length=200)
+    permission: str = Field(max_length=16)
+    actor: str = _json(nullable=False)
+    at: datetime = _at(nullable=False)
+    ledger_version: int = 0
+
+
+class ToolCallRow(SQLModel):
+    """A call that changes something and that no operation makes. It holds its workspace until it ends.
+
+    Where nobody ends it by `lease_until`, because its process died, the sweep does.
+    """
+
+    __tablename__ = "tool_calls"
+    __table_args__ = (Index("ix_tool_calls_lease", "ended_at", "lease_until"),)
+
+    id: str = Field(primary_key=True, max_length=64)
+    workspace: str = Field(max_length=200)
+    session: str = Field(max_length=200)
+    tool: str = Field(max_length=200)
+    account: str | None = Field(default=None, max_length=200)
+    arguments_digest: str = Field(max_length=71)
+    begun_at: datetime = _at(nullable=False)
+    lease_until: datetime = _at(nullable=False)
+    ended_at: datetime | None = _at()
+    ledger_version: int = 0
+
+
 class LedgerRow(SQLModel):
     """One thing that happened. Gapless per subject; gapless per session timeline."""
 
@@ -263,6 +301,14 @@ class Claims(ClaimRow, table=True):
     """The table of claims."""
 
 
+class Permissions(PermissionRow, table=True):
+    """The table of permissions."""
+
+
+class ToolCalls(ToolCallRow, table=True):
+    """The table of direct tool calls."""
+
+
 class Ledger(LedgerRow, table=True):
     """The table of ledger entries."""
 
@@ -282,5 +328,7 @@ ATTEMPTS = table_of(AttemptRow)
 DEPENDENCIES = table_of(DependencyRow)
 RESOURCES = table_of(ResourceRow)
 CLAIMS = table_of(ClaimRow)
+PERMISSIONS = table_of(PermissionRow)
+TOOL_CALLS = table_of(ToolCallRow)
 LEDGER = table_of(LedgerRow)
 DELIVERIES = table_of(DeliveryRow)

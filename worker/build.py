@@ -25,6 +25,7 @@ from counterfoil.activities.fault_points import Checkpoint, FaultPoint, KillOnce
 from counterfoil.activities.operations.activities import OperationActivities
 from counterfoil.activities.operations.commands import SealPolicy
 from counterfoil.activities.operations.creation import Creator
+from counterfoil.activities.operations.gateway import Gateway
 from counterfoil.activities.operations.steps import Parts
 from counterfoil.activities.operations.views import Timing
 from counterfoil.activities.store.blobs import BlobStore
@@ -70,6 +71,7 @@ class Unit:
     bell: Bell
     database: Database
     catalog: Catalog
+    gateway: Gateway
 
 
 def queue_naming(settings: WorkerSettings) -> Callable[[Route], str]:
@@ -101,6 +103,7 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     )
     blobs = BlobStore(settings.blobs)
     queue_of = queue_naming(settings)
+    gateway = Gateway(database, catalog.tools, engine)
     activities = OperationActivities(
         Parts(
             database=database,
@@ -113,6 +116,7 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
             timing=Timing(
                 heartbeat_seconds=settings.heartbeat_seconds, local_transitions=settings.max_cached_workflows > 0
             ),
+            gateway=gateway,
             checkpoint=checkpoint,
         )
     )
@@ -120,7 +124,7 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     adapter_queues = sorted({queue_of(route) for route in served} - {settings.task_queue})
     workers = [_main_worker(settings, client, activities, deliveries)]
     workers += [_adapter_worker(settings, client, activities, queue) for queue in adapter_queues]
-    return Unit(workers, activities, deliveries, bell, database, catalog)
+    return Unit(workers, activities, deliveries, bell, database, catalog, gateway)
 
 
 def _checkpoint(settings: WorkerSettings) -> Checkpoint:

@@ -1,4 +1,7 @@
-"""`counterfoil session …`: a session's work as a whole. Exit statuses and `--json` as for `counterfoil operation`."""
+"""`counterfoil session …`: a session's work as a whole, and what it may do with tools.
+
+Exit statuses and `--json` as for `counterfoil operation`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ import typer
 
 from counterfoil.worker.access import reached, read, run
 from counterfoil.worker.exit_codes import ExitCode
-from counterfoil.worker.options import AsJson, TimeoutSeconds
+from counterfoil.worker.options import AsJson, Permission, TimeoutSeconds
 from counterfoil.worker.output import Output
 
 if TYPE_CHECKING:
     from counterfoil.models.operations.sessions import SessionAnswer
 
-app = typer.Typer(no_args_is_help=True, help="Cancel, pause and resume a session's work as a whole.")
+app = typer.Typer(no_args_is_help=True, help="Cancel, pause and resume a session's work as a whole; permit it tools.")
 
 Session = Annotated[str, typer.Argument(metavar="SESSION", help="The session, as its requests name it.")]
 Reason = Annotated[str, typer.Option(help="Why; it is recorded.")]
@@ -88,4 +91,49 @@ def _tell(answer: SessionAnswer, output: Output) -> ExitCode:
         output.document(answer.model_dump(mode="json"))
     else:
         output.show(presentation.session_answered(answer))
+    return ExitCode.OK
+
+
+@app.command()
+def permit(
+    session: Session,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
+    permission: Annotated[Permission, typer.Argument(help="From its next call on.")],
+    account: Annotated[str | None, typer.Option(help="Only where it acts for this account.")] = None,
+    workspace: Annotated[str | None, typer.Option(help="Of a session that has done nothing yet.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Allow a tool, have a person asked first, or deny it. Needs the scope 'admin'; it is recorded."""
+    run(_permit(session, tool, permission, account, workspace, Output(as_json)))
+
+
+async def _permit(
+    session: str, tool: str, permission: str, account: str | None, workspace: str | None, output: Output
+) -> ExitCode:
+    from counterfoil.worker import presentation
+
+    async with reached(creating=True) as control_plane:
+        said = await control_plane.permit(session, tool, permission, account_id=account, workspace=workspace)
+    if output.as_json:
+        output.document(said.model_dump(mode="json"))
+    else:
+        output.show(presentation.permitted([said]))
+    return ExitCode.OK
+
+
+@app.command()
+def permissions(session: Session, as_json: AsJson = False) -> None:
+    """Everything that was said of tools in a session. A tool that is not listed stands at its own default."""
+    run(_permissions(session, Output(as_json)))
+
+
+async def _permissions(session: str, output: Output) -> ExitCode:
+    from counterfoil.worker import presentation
+
+    async with read() as reader:
+        said = await reader.permissions(session)
+    if output.as_json:
+        output.document({"permissions": [one.model_dump(mode="json") for one in said]})
+    else:
+        output.show(presentation.permitted(said))
     return ExitCode.OK

@@ -76,6 +76,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.DECISION_EXPIRED,
             ErrorCode.OBSERVATION_PENDING,
             ErrorCode.LIMIT_REACHED,
+            ErrorCode.TOOL_MUTATES,
             ErrorCode.RESULT_TOO_LARGE,
             ErrorCode.PATH_REFUSED,
             ErrorCode.FILE_TOO_LARGE,
@@ -95,6 +96,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.NOT_FOUND,
             ErrorCode.UNKNOWN_ROUTE,
             ErrorCode.UNKNOWN_CAPABILITY,
+            ErrorCode.TOOL_UNKNOWN,
             ErrorCode.FILE_NOT_FOUND,
             ErrorCode.RECORD_NOT_FOUND,
             ErrorCode.BLOB_MISSING,
@@ -122,6 +124,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.FORGED_SEAL,
             ErrorCode.FORGED_CALLBACK,
             ErrorCode.SCOPE_MISSING,
+            ErrorCode.TOOL_DENIED,
         }
     ),
     ExitCode.UNAVAILABLE: frozenset(
@@ -150,7 +153,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
         }
     ),
     ExitCode.NOT_DONE: frozenset({ErrorCode.TOOL_FAILED, ErrorCode.DEPENDENCY_FAILED}),
-    ExitCode.AWAITS_PERSON: frozenset({ErrorCode.ANSWER_NEEDED}),
+    ExitCode.AWAITS_PERSON: frozenset({ErrorCode.ANSWER_NEEDED, ErrorCode.TOOL_NEEDS_DECISION}),
     ExitCode.UNKNOWN_EFFECT: frozenset(
         {
             ErrorCode.DISPATCH_LOST,
@@ -159,6 +162,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.REPLY_UNCLEAR,
             ErrorCode.JOB_FAILED,
             ErrorCode.DEPENDENCY_UNKNOWN,
+            ErrorCode.UNKNOWN_EFFECT_OPEN,
         }
     ),
 }

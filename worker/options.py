@@ -23,6 +23,14 @@ class Verdict(StrEnum):
     REVISE = "revise"
 
 
+class Permission(StrEnum):
+    """The words of `models.operations.tools.Permission`."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
 class Status(StrEnum):
     """The answers of `models.operations.commands.ResolutionStatus`."""
 

@@ -19,6 +19,7 @@ from counterfoil.models.operations.outcomes import Evidence, Preview
 from counterfoil.models.operations.record import AttemptRecord, LedgerEntry, Operation, OperationSummary, SessionRecord
 from counterfoil.models.operations.rules import price
 from counterfoil.models.operations.sessions import SessionAnswer
+from counterfoil.models.operations.tools import PermissionRecord
 from counterfoil.worker.output import visible
 
 SENT_LINES = 40
@@ -43,6 +44,18 @@ def listed(operations: Sequence[OperationSummary]) -> RenderableType:
         table.add_row(
             one.operation_id, state, one.verification, what, Text(visible(one.session)), _time(one.updated_at)
         )
+    return table
+
+
+def permitted(said: Sequence[PermissionRecord]) -> RenderableType:
+    """One line for everything that was said of a tool in a session."""
+    if not said:
+        return Text("Nothing was said: every tool stands at its own default.")
+    table = _table("Tool", "Account", "Permission", "By", "At")
+    for one in said:
+        account = Text(visible(one.account_id or "any"))
+        by = Text(visible(one.actor.principal))
+        table.add_row(Text(visible(one.tool)), account, one.permission, by, _time(one.at))
     return table
 
 

@@ -9,15 +9,16 @@ route's time-out. Raise `Refusal` from `validate_input`; return `Failed` only wh
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
 
 from counterfoil.activities.fault_points import Checkpoint, no_fault
 from counterfoil.models.common import BlobRef
+from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.contract import OperationRequest, Resource
 from counterfoil.models.operations.outcomes import (
     CancelOutcome,
@@ -30,6 +31,7 @@ from counterfoil.models.operations.outcomes import (
     VerificationOutcome,
 )
 from counterfoil.models.operations.route import Route
+from counterfoil.models.operations.tools import Tool
 
 T = TypeVar("T")
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
@@ -56,6 +58,39 @@ class BlobAccess(Protocol):
         ...
 
 
+class Tools(Protocol):
+    """The registered tools, as far as this call of this operation may use them.
+
+    Every call looks the session's permission up anew. Both raise `Refusal` where nothing was called (`TOOL_UNKNOWN`,
+    `TOOL_DENIED`, `TOOL_NEEDS_DECISION`, `TOOL_MUTATES`, `ACCOUNT_MISMATCH`, `INVALID_INPUT`, `FENCED`) or where the
+    tool itself says that nothing changed; `Unavailable` where the store was away and nothing was called; and
+    `ToolFailed` where the tool was called and gave no result.
+    """
+
+    def call(self, name: str, arguments: dict[str, Any], *, account_id: str | None = None) -> Any:
+        """The tool's answer, from a blocking method."""
+        ...
+
+    async def acall(self, name: str, arguments: dict[str, Any], *, account_id: str | None = None) -> Any:
+        """The tool's answer, from a coroutine."""
+        ...
+
+
+class NoTools:
+    """What is given where no gateway stands behind the call."""
+
+    def call(self, name: str, arguments: dict[str, Any], *, account_id: str | None = None) -> Any:
+        raise Refusal(
+            ErrorCode.TOOL_UNKNOWN,
+            f"no tools can be had here, so '{name}' was not called",
+            subject=name,
+            remedy="call the adapter through a worker",
+        )
+
+    async def acall(self, name: str, arguments: dict[str, Any], *, account_id: str | None = None) -> Any:
+        return self.call(name, arguments, account_id=account_id)
+
+
 @dataclass(frozen=True)
 class AdapterContext:
     """What every adapter call is given."""
@@ -69,6 +104,8 @@ class AdapterContext:
     """How long the runner waits for this call before it gives up on it."""
     checkpoint: Checkpoint = no_fault
     """Named places where a fault test may stop the process."""
+    tools: Tools = field(default_factory=NoTools)
+    """Calls registered tools under the operation's account and its session's permissions."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +158,23 @@ class PromisesByInput(Protocol):
         What it returns is pinned on the operation. It may promise less than `route`, or name other limits; id, adapter,
         version, environment and preparation stay.
         """
+        ...
+
+
+@runtime_checkable
+class CallsTools(Protocol):
+    def tools_for(self, typed_input: BaseModel) -> tuple[Tool, ...]:
+        """The tools that the effect of this input cannot do without. Pure.
+
+        What the session may not call is then refused when the operation is created, and again before it is dispatched.
+        """
+        ...
+
+
+@runtime_checkable
+class DescribesInput(Protocol):
+    def input_schema(self, capability: str) -> dict[str, Any]:
+        """The JSON Schema of a capability's input, for whoever writes requests."""
         ...
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from counterfoil.activities.adapters import cowork_tool
 from counterfoil.activities.adapters.base import (
     ApplicationAdapter,
+    CallsTools,
     CanCancel,
     CanObserve,
     CanPrepare,
@@ -20,9 +22,11 @@ from counterfoil.activities.adapters.base import (
     HasReadiness,
     PromisesByInput,
 )
+from counterfoil.activities.adapters.tools import ToolFunction, ToolRegistry
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
 from counterfoil.models.operations.contract import OperationRequest, Resource
 from counterfoil.models.operations.route import PreparationSupport, Route
+from counterfoil.models.operations.tools import Tool
 
 ENTRY_POINT_GROUP = "counterfoil.adapters"
 
@@ -36,6 +40,7 @@ class Catalog:
     def __init__(self) -> None:
         self._adapters: dict[str, ApplicationAdapter] = {}
         self._normalisers: dict[str, Normaliser] = {}
+        self.tools = ToolRegistry()
 
     def register(self, adapter: ApplicationAdapter) -> None:
         """Add an adapter. Refuses a second one under the same route id, and one that lacks what its route declares."""
@@ -44,6 +49,15 @@ class Catalog:
             raise ValueError(f"a route named '{route.id}' is registered already")
         _check_declared(adapter, route)
         self._adapters[route.id] = adapter
+
+    def register_tool(self, tool: Tool, function: ToolFunction) -> None:
+        """Add a tool that sessions may be let call; with the first one comes the route `cowork.tool`.
+
+        Raises ValueError for a second one of this name and account, or an input schema that is none.
+        """
+        self.tools.register(tool, function)
+        if cowork_tool.ROUTE_ID not in self._adapters:
+            self.register(cowork_tool.CoworkTool(self.tools))
 
     def register_system(self, system: str, normaliser: Normaliser) -> None:
         """Say how resources of `system` are spelled. One normaliser a system, whichever adapters use it."""
@@ -120,6 +134,11 @@ def promised(adapter: ApplicationAdapter, typed_input: BaseModel) -> Route:
     return adapter.route_for(typed_input) if isinstance(adapter, PromisesByInput) else adapter.route
 
 
+def tools_needed(adapter: ApplicationAdapter, typed_input: BaseModel) -> tuple[Tool, ...]:
+    """The tools that an operation with this input cannot do without."""
+    return adapter.tools_for(typed_input) if isinstance(adapter, CallsTools) else ()
+
+
 def _validated(adapter: ApplicationAdapter, request: OperationRequest) -> BaseModel:
     try:
         typed = adapter.validate_input(request)
@@ -151,6 +170,8 @@ def _check_declared(adapter: ApplicationAdapter, route: Route) -> None:
         (route.verification, CanVerify, "verify"),
     ]
     missing = [name for wanted, protocol, name in declared if wanted and not isinstance(adapter, protocol)]
+    if route.read_only and (route.cancellation or route.preparation is PreparationSupport.EFFECTFUL):
+        raise ValueError(f"the route '{route.id}' says that it changes nothing, and has something to prepare or cancel")
     if missing:
         raise ValueError(f"the route '{route.id}' declares {', '.join(missing)}, but the adapter has no such method")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -86,6 +86,10 @@ class LocalFiles(FilePublishing):
             replay=ReplayGuarantee(kind="conditional"),
         )
         super().__init__(publisher, root, route)
+
+    def input_schema(self, capability: str) -> dict[str, Any]:
+        """The JSON Schema of a capability's input."""
+        return INPUTS[capability].model_json_schema()
 
     def validate_input(self, request: OperationRequest) -> TextChange:
         """The typed input, its path in the one spelling. Besides the usual codes: `PATH_REFUSED`, `INPUT_TOO_LARGE`."""

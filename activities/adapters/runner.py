@@ -181,14 +181,20 @@ class AdapterRunner:
     @asynccontextmanager
     async def slot(self, route: Route) -> AsyncIterator[Slot]:
         """A place for calls of this route. Raises `Refusal` (`ROUTE_BUSY`) when none becomes free."""
-        semaphore = self._semaphores.setdefault(route.id, asyncio.Semaphore(route.max_concurrent_calls))
+        async with self.place(route.id, route.max_concurrent_calls) as slot:
+            yield slot
+
+    @asynccontextmanager
+    async def place(self, name: str, places: int) -> AsyncIterator[Slot]:
+        """One of `places` that go by this name. Raises `Refusal` (`ROUTE_BUSY`) when none becomes free."""
+        semaphore = self._semaphores.setdefault(name, asyncio.Semaphore(places))
         try:
             await asyncio.wait_for(semaphore.acquire(), self._slot_wait_seconds)
         except TimeoutError:
             raise Refusal(
                 ErrorCode.ROUTE_BUSY,
-                f"all {route.max_concurrent_calls} places of the route are taken, perhaps by calls that hang",
-                subject=route.id,
+                f"all {places} places of the route are taken, perhaps by calls that hang",
+                subject=name,
                 remedy="nothing was dispatched; it is tried again by itself",
             ) from None
         slot = Slot(semaphore)

@@ -17,9 +17,10 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from counterfoil.activities.adapters.base import Phase
+from counterfoil.activities.adapters.catalog import tools_needed
 from counterfoil.activities.adapters.runner import AdapterRaised, AdapterTimedOut, Slot
 from counterfoil.activities.fault_points import FaultPoint
-from counterfoil.activities.operations import guards, journal, settlement
+from counterfoil.activities.operations import guards, journal, permissions, settlement
 from counterfoil.activities.operations.journal import Attempt, AttemptKind
 from counterfoil.activities.operations.rows import StoreBehind, load
 from counterfoil.activities.operations.steps import (
@@ -155,7 +156,7 @@ class AdapterSteps(Steps):
             slot = await held.enter_async_context(self._parts.runner.slot(work.route))
             await self._require_readiness(slot, work)
             attempt = Attempt(kind, step.generation, activity.info().task_token.hex()[-48:])
-            granted, cancelled = await _to_its_end(self._granted(step, work.row, attempt))
+            granted, cancelled = await _to_its_end(self._granted(step, work, attempt))
             if isinstance(granted, OperationView):
                 return granted
             self._checkpoint(FaultPoint.JOURNAL_COMMITTED)
@@ -208,15 +209,18 @@ class AdapterSteps(Steps):
             return await self.view(StepInput(operation_id=step.operation_id))
         return await self._record_outcome(step, answer)
 
-    async def _granted(self, step: StepInput, known: OperationRow, attempt: Attempt) -> OperationRow | OperationView:
+    async def _granted(self, step: StepInput, known: Work, attempt: Attempt) -> OperationRow | OperationView:
         granted = False
 
         async def grant(unit: UnitOfWork) -> OperationRow:
             nonlocal granted
             row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
             # Where it is this attempt's own journal that moved the row on, an earlier commit was only doubted.
-            if row.revision != known.revision and row.generation < attempt.generation:
-                raise OutOfDate
+            if row.generation < attempt.generation:
+                if row.revision != known.row.revision:
+                    raise OutOfDate
+                needed = tools_needed(known.adapter, known.order.typed_input)
+                await permissions.require_dispatchable(unit, row, known.route, needed)
             granted = await journal.grant(unit, row, attempt)
             self._checkpoint(FaultPoint.JOURNAL_BEFORE_COMMIT)
             wakes.extend(unit.wakes)

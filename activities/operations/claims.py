@@ -19,7 +19,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from counterfoil.activities.store.prepared import Prepared
 from counterfoil.activities.store.unit import UnitOfWork
-from counterfoil.models.errors import ErrorCode
+from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.contract import Resource, ResourceKind, resource_digest, workspace_digest
 from counterfoil.models.operations.lifecycle import State
 from counterfoil.models.operations.view import Blocked
@@ -89,19 +89,27 @@ class Wanted:
     name: str
 
 
-def wanted(workspace: str, resources: Sequence[Resource]) -> list[Wanted]:
+def wanted(workspace: str, resources: Sequence[Resource], *, read_only: bool = False) -> list[Wanted]:
     """What an operation on these (normalised) resources claims, in the one order rows are locked in.
 
-    Declared resources exclusively (queries shared) and the workspace shared; undeclared work the whole workspace.
+    Declared resources exclusively (queries shared) and the workspace shared; undeclared work the whole workspace;
+    work that is `read_only`, everything shared.
     """
     needs = [
         Wanted(
-            resource_digest(resource), resource.kind is not ResourceKind.QUERY, f"{resource.system}:{resource.identity}"
+            resource_digest(resource),
+            resource.kind is not ResourceKind.QUERY and not read_only,
+            f"{resource.system}:{resource.identity}",
         )
         for resource in resources
     ]
-    needs.append(Wanted(workspace_digest(workspace), not resources, f"workspace:{workspace}"))
+    needs.append(whole_workspace(workspace, exclusive=not resources and not read_only))
     return sorted(needs, key=lambda need: need.resource)
+
+
+def whole_workspace(workspace: str, *, exclusive: bool) -> Wanted:
+    """A workspace, as something to hold."""
+    return Wanted(workspace_digest(workspace), exclusive, f"workspace:{workspace}")
 
 
 @dataclass(frozen=True)
@@ -143,10 +151,43 @@ async def take(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> 
         await work.session.execute(_CLAIM, new)
     if blocker is None:
         return None
+    return Blocked(code=ErrorCode.LOCKED, detail=_in_the_way(needs, blocker))
+
+
+def _in_the_way(needs: Sequence[Wanted], blocker: _Blocker) -> str:
     name = next(need.name for need in needs if need.resource == blocker.resource)
     how = "held by" if blocker.held else "claimed earlier by"
     because = ", whose effect is unknown" if blocker.is_unknown else ""
-    return Blocked(code=ErrorCode.LOCKED, detail=f"{name} is {how} {blocker.operation_id}{because}")
+    return f"{name} is {how} {blocker.operation_id}{because}"
+
+
+async def take_at_once(work: UnitOfWork, holder: str, need: Wanted) -> None:
+    """Hold one resource for a call that no operation makes. It does not wait, and passes nobody who does.
+
+    Raises `Refusal` (`LOCKED`).
+    """
+    await _lock_resources(work, [need])
+    blocker = await _blocker(work, holder, [need], work.now)
+    if blocker is not None:
+        raise _locked(need, blocker)
+    claim = {"operation_id": holder, "resource": need.resource, "exclusive": need.exclusive, "held": True}
+    await work.session.execute(_CLAIM, [claim | {"overtakable": False, "queued_at": work.now}])
+
+
+async def require_not_held(work: UnitOfWork, need: Wanted) -> None:
+    """Refuse (`LOCKED`) where somebody holds what conflicts with this. Reads only."""
+    blocker = await _blocker(work, "", [need], work.now)
+    if blocker is not None and blocker.held:
+        raise _locked(need, blocker)
+
+
+def _locked(need: Wanted, blocker: _Blocker) -> Refusal:
+    return Refusal(
+        ErrorCode.LOCKED,
+        _in_the_way([need], blocker),
+        subject=blocker.operation_id,
+        remedy="try again when it is settled, or make this an operation: it waits for its turn",
+    )
 
 
 async def are_free(work: UnitOfWork, row: OperationRow, needs: Sequence[Wanted]) -> bool:
@@ -225,7 +266,7 @@ async def _blocker(
     unknown_first = case((OPERATIONS.c.state == State.UNKNOWN, 0), else_=1)
     holding = (
         select(CLAIMS.c.operation_id, CLAIMS.c.resource, OPERATIONS.c.state)
-        .join(OPERATIONS, OPERATIONS.c.id == CLAIMS.c.operation_id)
+        .join(OPERATIONS, OPERATIONS.c.id == CLAIMS.c.operation_id, isouter=True)  # a direct call is no operation
         .where(others, CLAIMS.c.held.is_(True))
         .order_by(unknown_first)
         .limit(1)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from counterfoil.activities.adapters.catalog import Catalog, promised
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint
-from counterfoil.activities.operations import dependencies, guards
+from counterfoil.activities.operations import dependencies, guards, permissions
 from counterfoil.activities.operations.inputs import offloaded, whole_argument
 from counterfoil.activities.operations.rows import RESOURCES, go_on, move, record
 from counterfoil.activities.operations.supersession import replaceable, supersede
@@ -103,6 +103,7 @@ class Creator:
                 raise conflict(request.operation_id)
             return existing
         route, resources = self.admit(request, work)
+        await permissions.require_creatable(work, self._catalog, request)
         replaced, awaits = await refuse_by_others(work, request)
         row = self._new_row(work, request, kept, route, resources)
         work.session.add(row)
@@ -171,7 +172,7 @@ async def refuse_by_others(work: UnitOfWork, request: OperationRequest) -> tuple
 
     Raises `Refusal` where its owner was cancelled, or it cannot replace, depend on or assume what it names.
     """
-    await guards.refuse_owner(work, request)
+    await guards.refuse_owner(work, request.owner)
     await guards.refuse_assumptions(work, request)
     return await replaceable(work, request), await dependencies.found(work, request)
 

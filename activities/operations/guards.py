@@ -15,7 +15,7 @@ from counterfoil.activities.store import ledger
 from counterfoil.activities.store.prepared import Prepared
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode, Refusal
-from counterfoil.models.operations.contract import OperationRequest
+from counterfoil.models.operations.contract import OperationRequest, Owner
 from counterfoil.models.operations.lifecycle import Cancellation, Event
 from counterfoil.models.operations.view import Blocked
 from counterfoil.models.tables import LEDGER, OperationRow, SessionRow
@@ -82,23 +82,36 @@ async def _taken_in(work: UnitOfWork, row: OperationRow, found: Blocked | None) 
     return False
 
 
-async def refuse_owner(work: UnitOfWork, request: OperationRequest) -> None:
+async def refuse_owner(work: UnitOfWork, owner: Owner) -> None:
     """Refuse what a cancelled run asks for. Raises `Refusal` (`OWNER_CANCELLED`, `BAD_REQUEST`)."""
-    session = await work.session.get(SessionRow, request.owner.session)
+    session = await work.session.get(SessionRow, owner.session)
     epoch = 0 if session is None else session.epoch
-    if request.owner.epoch < epoch:
+    if owner.epoch < epoch:
         raise Refusal(
             ErrorCode.OWNER_CANCELLED,
             f"the session's work was cancelled; a run that begins now asks in epoch {epoch}",
-            subject=request.owner.session,
+            subject=owner.session,
             remedy=f"stop; an explicit follow-up run passes owner.epoch {epoch}",
         )
-    if request.owner.epoch > epoch:
+    if owner.epoch > epoch:
         raise Refusal(
             ErrorCode.BAD_REQUEST,
-            f"the session is in epoch {epoch}, not in {request.owner.epoch}",
-            subject=request.owner.session,
+            f"the session is in epoch {epoch}, not in {owner.epoch}",
+            subject=owner.session,
             remedy=f"pass owner.epoch {epoch}",
+        )
+
+
+async def refuse_direct_change(work: UnitOfWork, owner: Owner) -> None:
+    """Refuse a change outside any operation where its session was cancelled or is paused: it cannot wait."""
+    await refuse_owner(work, owner)
+    session = await work.session.get(SessionRow, owner.session)
+    if session is not None and session.paused:
+        raise Refusal(
+            ErrorCode.OWNER_PAUSED,
+            "the session is paused",
+            subject=owner.session,
+            remedy="make it an operation, which waits; or resume the session",
         )
 
 

@@ -23,6 +23,7 @@ from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.errors import ErrorCode
 from counterfoil.models.operations import rules
 from counterfoil.models.operations.lifecycle import Event, State
+from counterfoil.models.operations.rules import event_of_loss
 from counterfoil.models.tables import AttemptRow, OperationRow
 
 
@@ -61,7 +62,7 @@ async def grant(work: UnitOfWork, row: OperationRow, attempt: Attempt) -> bool:
         return False
     if not await _within_limits(work, row) or not await guards.may_begin(work, row):
         return False
-    needs = claims.wanted(row.workspace, resources_of(row))
+    needs = claims.wanted(row.workspace, resources_of(row), read_only=route_of(row).read_only)
     blocked = await claims.take(work, row, needs)
     row.blocked = None if blocked is None else blocked.model_dump_json()
     if blocked is not None:
@@ -132,7 +133,8 @@ async def fence(work: UnitOfWork, row: OperationRow, generation: int) -> None:
         row.attempt_open = False
         detail = "the worker was lost after it had journaled the attempt and before it recorded an outcome"
         row.problem = problem_json(ErrorCode.DISPATCH_LOST, detail)
-        await move(work, row, Event.LOSE, detail, data={"generation": generation, "code": ErrorCode.DISPATCH_LOST})
+        data = {"generation": generation, "code": ErrorCode.DISPATCH_LOST}
+        await move(work, row, event_of_loss(route_of(row)), detail, data=data)
 
 
 async def latest_attempt(work: UnitOfWork, row: OperationRow) -> AttemptRow | None:

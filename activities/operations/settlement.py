@@ -113,7 +113,7 @@ async def stop_exhausted(work: UnitOfWork, row: OperationRow) -> None:
     detail = f"observation stopped: {reason}"
     if row.state == State.RUNNING:
         row.problem = problem_json(ErrorCode.LIMIT_REACHED, detail)
-        await move(work, row, Event.LOSE, detail)
+        await move(work, row, rules.event_of_loss(route_of(row)), detail)
     else:
         record(work, row, Entry(kind="observation_exhausted", summary=detail, material=False))
         announce(work, row)
@@ -190,7 +190,7 @@ async def _lost(work: UnitOfWork, row: OperationRow, code: str, detail: str) -> 
     if row.state == State.UNKNOWN:
         return
     row.problem = problem_json(code, detail)
-    await move(work, row, Event.LOSE, detail, data={"code": code})
+    await move(work, row, rules.event_of_loss(route_of(row)), detail, data={"code": code})
 
 
 async def _not_applied(work: UnitOfWork, row: OperationRow, seen: NotApplied, *, replayable: bool) -> None:

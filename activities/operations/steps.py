@@ -21,6 +21,7 @@ from counterfoil.activities.fault_points import Checkpoint, no_fault
 from counterfoil.activities.operations import commands
 from counterfoil.activities.operations.creation import Creator
 from counterfoil.activities.operations.engine import Engine
+from counterfoil.activities.operations.gateway import Gateway
 from counterfoil.activities.operations.inputs import restored
 from counterfoil.activities.operations.rows import (
     StoreBehind,
@@ -68,6 +69,7 @@ class Parts:
     engine: Engine
     policy: commands.SealPolicy
     timing: Timing
+    gateway: Gateway
     checkpoint: Checkpoint = no_fault
 
 
@@ -139,6 +141,7 @@ class Steps:
             now=self._database.clock(),
             timeout_seconds=timeout,
             checkpoint=self._checkpoint,
+            tools=self._parts.gateway.of_operation(work.row, work.route, phase, generation=work.order.generation),
         )
         method = getattr(work.adapter, phase.value)
         arguments = (context,) if phase is Phase.READINESS else (context, work.order)

@@ -13,7 +13,7 @@ from sqlalchemy import and_, or_, select
 from counterfoil.activities.deliveries import outbox
 from counterfoil.activities.operations import claims, guards
 from counterfoil.activities.operations.engine import Engine, EngineStatus
-from counterfoil.activities.operations.rows import resources_of
+from counterfoil.activities.operations.rows import resources_of, route_of
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.operations.lifecycle import OPEN, Cancellation, State, Verification
@@ -88,4 +88,5 @@ async def _may_go(work: UnitOfWork, row: OperationRow) -> bool:
         return False
     if (blocked := await guards.in_the_way(work, row)) is not None:
         return blocked.code in guards.FINAL
-    return await claims.are_free(work, row, claims.wanted(row.workspace, resources_of(row)))
+    needs = claims.wanted(row.workspace, resources_of(row), read_only=route_of(row).read_only)
+    return await claims.are_free(work, row, needs)

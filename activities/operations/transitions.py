@@ -118,4 +118,6 @@ class Transitions(SessionSteps):
     async def sweep(self) -> Swept:
         """Wake every open operation whose workflow does not run, or whose turn it is."""
         with typed():
-            return await sweeping.sweep(self._database, self._parts.engine, self.call_off_forgotten)
+            ended = await self._parts.gateway.end_lost_calls()
+            swept = await sweeping.sweep(self._database, self._parts.engine, self.call_off_forgotten)
+            return swept.model_copy(update={"lost_calls": ended})

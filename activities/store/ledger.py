@@ -19,13 +19,18 @@ from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import SYSTEM, Actor, canonical_json
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.outcomes import Evidence
-from counterfoil.models.tables import LEDGER, SESSIONS, LedgerRow, OperationRow, SessionRow
+from counterfoil.models.tables import LEDGER, SESSIONS, LedgerRow, OperationRow, PermissionRow, SessionRow, ToolCallRow
 
 OPERATION = "operation"
-SESSION = "session"
-Subject = OperationRow | SessionRow
+Subject = OperationRow | SessionRow | PermissionRow | ToolCallRow
 """What entries are about. Its row counts its versions."""
 
+_KINDS: dict[type[Subject], str] = {
+    OperationRow: OPERATION,
+    SessionRow: "session",
+    PermissionRow: "permission",
+    ToolCallRow: "tool_call",
+}
 DATA_LIMIT_BYTES = 4096
 
 _INSERT = Prepared(insert(LEDGER))
@@ -65,7 +70,7 @@ def append(work: UnitOfWork, row: Subject, entry: Entry) -> int:
     The entry is written at the end of the unit, with all others of its session.
     """
     row.ledger_version += 1
-    session = row.session if isinstance(row, OperationRow) else row.id
+    session = row.id if isinstance(row, SessionRow) else row.session
     values = {
         "subject_kind": _kind_of(row),
         "subject_id": row.id,
@@ -87,7 +92,7 @@ def append(work: UnitOfWork, row: Subject, entry: Entry) -> int:
 
 
 def _kind_of(row: Subject) -> str:
-    return OPERATION if isinstance(row, OperationRow) else SESSION
+    return _KINDS[type(row)]
 
 
 async def _write(work: UnitOfWork) -> None:

@@ -90,6 +90,8 @@ class Swept(Stored):
     woken: int = 0
     doubted: int = 0
     """Finished for Temporal, open in the store: the store is older than the workflow. Waits for a repair."""
+    lost_calls: int = 0
+    """Direct tool calls whose process is gone: they hold their workspace no longer."""
 
 
 class OperationSummary(Stored):

@@ -49,6 +49,8 @@ class Route(Stored):
     cancellation: bool = False
     verification: bool = False
     background: bool = True
+    read_only: bool = False
+    """It changes nothing: its resources are only shared, and a lost call is a failure, not an unknown effect."""
     replay: ReplayGuarantee = ReplayGuarantee()
     cost_estimate: Money | None = None
     call_timeout_seconds: Annotated[float, Field(ge=1, le=120)] = 30

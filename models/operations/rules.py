@@ -9,7 +9,7 @@ from enum import StrEnum
 from counterfoil.models.common import Money, canonical_json, digest_of
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.contract import INPUT_LIMIT_BYTES, OperationRequest, Resource, resource_digest
-from counterfoil.models.operations.lifecycle import CLOSED, State, Verification
+from counterfoil.models.operations.lifecycle import CLOSED, Event, State, Verification
 from counterfoil.models.operations.outcomes import Evidence, Prepared
 from counterfoil.models.operations.route import PreparationSupport, Route
 
@@ -145,6 +145,11 @@ def standing(state: State, verification: Verification, route: Route) -> Standing
     if state is State.COMPLETED and verification is not Verification.PENDING:
         return Standing.FAILED
     return Standing.UNKNOWN if state is State.UNKNOWN else Standing.PENDING
+
+
+def event_of_loss(route: Route) -> Event:
+    """What it is that nobody can tell what came of a call: unknown, unless there was nothing to come of it."""
+    return Event.REPORT_FAILED if route.read_only else Event.LOSE
 
 
 def replay_is_safe(route: Route, first_dispatched_at: datetime | None, now: datetime) -> bool:

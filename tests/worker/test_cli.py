@@ -53,7 +53,9 @@ def test_the_version_is_told_without_loading_temporal_or_the_database(tmp_path: 
     assert (done.returncode, done.stdout) == (0, "counterfoil 0.1.0\n")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["operation", "--help"], ["dev", "-h"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["operation", "--help"], ["session", "--help"], ["dev", "-h"], ["--version"]]
+)
 def test_help_imports_nothing_heavy(arguments: list[str]):
     program = (
         "import sys\nfrom counterfoil.worker.cli import status_of\n"
@@ -399,6 +401,23 @@ def test_repair_lists_nothing_where_the_store_is_not_behind_and_refuses_to_doubt
     assert dev.json("repair") == {"operations": []}
     done = dev.run("repair", created["operation_id"], "--json")
     assert (done.returncode, error_of(done)["code"]) == (3, "NOT_POSSIBLE")
+
+
+def test_what_a_session_may_do_with_a_tool_is_said_by_an_administrator_and_listed(dev: Dev):
+    nobody = dev.run("session", "permit", "fresh", "send", "deny", "--json")
+    assert (error_of(nobody)["code"], nobody.returncode) == ("NOT_FOUND", 4)
+    reviewer = dev.run("session", "permit", "fresh", "send", "allow", "--json", COUNTERFOIL_SCOPES="review")
+    assert (error_of(reviewer)["code"], reviewer.returncode) == ("SCOPE_MISSING", 6)
+
+    said = dev.json("session", "permit", "fresh", "send", "ask", "--account", "a", "--workspace", "w")
+    assert (said["session"], said["tool"], said["account_id"], said["permission"]) == ("fresh", "send", "a", "ask")
+    dev.json("session", "permit", "fresh", "send", "deny")
+
+    listed = dev.json("session", "permissions", "fresh")["permissions"]
+    assert [(one["account_id"], one["permission"]) for one in listed] == [(None, "deny"), ("a", "ask")]
+    shown = dev.run("session", "permissions", "fresh").stdout
+    assert [word for word in ("send", "any", "deny", "ask") if word not in shown] == []
+    assert "Nothing was said" in dev.run("session", "permissions", "another").stdout
 
 
 def test_registering_search_attributes_is_safe_to_repeat(dev: Dev):

@@ -32,7 +32,7 @@ async def blocked(control_plane: ControlPlane, operation_id: str, code: str) -> 
 
 
 async def test_a_chain_runs_in_its_order_each_once_what_it_needs_is_verified(stack: Stack, control_plane: ControlPlane):
-    adapter = scripted(stack.catalog, preparation=PreparationSupport.PURE)
+    adapter = scripted(stack.catalog, preparation=PreparationSupport.PURE, call_timeout_seconds=60)
     await stack.start()
     gate = Gate(completed())
     adapter.script("execute", gate)
@@ -65,7 +65,7 @@ async def test_a_chain_runs_in_its_order_each_once_what_it_needs_is_verified(sta
 async def test_what_depends_on_something_that_was_not_verified_ends_and_says_so(
     stack: Stack, control_plane: ControlPlane, phase: str, answer: Any
 ):
-    adapter = scripted(stack.catalog)
+    adapter = scripted(stack.catalog, call_timeout_seconds=60)
     await stack.start()
     gate = Gate(answer if phase == "execute" else completed())
     adapter.script("execute", gate)
@@ -85,7 +85,7 @@ async def test_what_depends_on_something_that_was_not_verified_ends_and_says_so(
 async def test_what_depends_on_an_unknown_effect_says_so_and_goes_on_once_that_is_observed(
     stack: Stack, control_plane: ControlPlane
 ):
-    adapter = scripted(stack.catalog)
+    adapter = scripted(stack.catalog, call_timeout_seconds=60)
     await stack.start()
     gate = Gate(completed())
     adapter.script("execute", UnknownEffect(code="REPLY_LOST", detail="no reply"))
@@ -101,7 +101,7 @@ async def test_what_depends_on_an_unknown_effect_says_so_and_goes_on_once_that_i
 
 
 async def test_the_sweep_finds_a_waiting_operation_whose_wake_up_was_lost(stack: Stack, control_plane: ControlPlane):
-    adapter = scripted(stack.catalog)
+    adapter = scripted(stack.catalog, call_timeout_seconds=60)
     await stack.start()
     gate = Gate(completed())
     adapter.script("execute", gate)

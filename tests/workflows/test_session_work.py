@@ -40,14 +40,14 @@ async def blocked(control_plane: ControlPlane, operation_id: str, code: ErrorCod
 async def test_cancelling_a_session_stops_what_waits_asks_what_runs_and_observes_what_was_issued(
     stack: Stack, control_plane: ControlPlane
 ):
-    quick = scripted(stack.catalog)
+    quick = scripted(stack.catalog, call_timeout_seconds=60)
     job = scripted(stack.catalog, "job.v1", cancellation=True)
     asks = scripted(stack.catalog, "asks.v1", preparation=PreparationSupport.PURE)
     away = scripted(stack.catalog, "away.v1", readiness=True)
     await stack.start()
     held_up = Gate(completed())
     job.script("execute", Running(external_id="job-1", poll_after_seconds=0.2))
-    job.script("observe", *[Running(external_id="job-1", poll_after_seconds=0.2)] * 500)
+    job.script("observe", *[Running(external_id="job-1", poll_after_seconds=1)] * 500)
     job.script("cancel", lambda context, order: Cancelled(detail="stopped in time", evidence=evidence()))
     quick.script("execute", UnknownEffect(code="REPLY_LOST", detail="no reply"))
     quick.script("observe", held_up)
@@ -170,7 +170,7 @@ async def test_cancelling_the_same_epoch_twice_or_at_once_ends_one(stack: Stack,
 async def test_a_pause_keeps_new_dispatches_back_observes_what_was_issued_and_ends(
     stack: Stack, control_plane: ControlPlane
 ):
-    adapter = scripted(stack.catalog)
+    adapter = scripted(stack.catalog, call_timeout_seconds=60)
     await stack.start()
     gate = Gate(completed())
     adapter.script("execute", Running(external_id="job-1", poll_after_seconds=0.2))
@@ -211,7 +211,7 @@ async def test_a_preparation_that_is_an_effect_is_kept_back_by_a_pause_too(stack
 
 
 async def test_what_is_paused_in_a_line_lets_others_pass(stack: Stack, control_plane: ControlPlane):
-    adapter = scripted(stack.catalog)
+    adapter = scripted(stack.catalog, call_timeout_seconds=60)
     await stack.start()
     gate = Gate(completed())
     adapter.script("execute", gate)

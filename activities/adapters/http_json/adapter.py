@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -13,6 +14,7 @@ from counterfoil.activities.adapters.http_json.answers import Meaning, meaning_o
 from counterfoil.activities.adapters.http_json.entity import Entity
 from counterfoil.activities.adapters.http_json.fields import preview_of
 from counterfoil.activities.adapters.http_json.inputs import (
+    INPUTS,
     CreateRecord,
     DeleteRecord,
     RecordChange,
@@ -84,6 +86,10 @@ class HttpJson:
     def profile(self) -> HttpProfile:
         """What it was made for."""
         return self._profile
+
+    def input_schema(self, capability: str) -> dict[str, Any]:
+        """The JSON Schema of a capability's input; the entities and their fields are the profile's."""
+        return INPUTS[capability].model_json_schema()
 
     def validate_input(self, request: OperationRequest) -> RecordChange:
         """The typed input. Besides the usual codes: `INPUT_TOO_LARGE`."""

@@ -107,6 +107,10 @@ class McpTools:
             }
         )
 
+    def input_schema(self, capability: str) -> dict[str, Any]:
+        """The JSON Schema of the input; that of the arguments is the tool's own, at its server."""
+        return ToolCall.model_json_schema()
+
     def validate_input(self, request: OperationRequest) -> ToolCall:
         """The typed input; the arguments are checked against the tool's schema when the call is prepared."""
         return validated(request, self._profiles)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from pathlib import PurePosixPath
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -68,6 +69,10 @@ class LocalWorkbook(FilePublishing):
             max_concurrent_calls=4,
         )
         super().__init__(publisher, root, route)
+
+    def input_schema(self, capability: str) -> dict[str, Any]:
+        """The JSON Schema of the input."""
+        return WorkbookEdit.model_json_schema()
 
     def validate_input(self, request: OperationRequest) -> WorkbookEdit:
         """The typed input, its path in the one spelling. Besides the usual codes: `WORKBOOK_EDIT_INVALID`."""

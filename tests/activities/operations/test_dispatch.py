@@ -12,6 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from counterfoil.activities.adapters.runner import AdapterRunner
 from counterfoil.activities.operations.activities import OperationActivities
+from counterfoil.activities.operations.gateway import Gateway
 from counterfoil.activities.operations.steps import Parts
 from counterfoil.activities.operations.views import Timing
 from counterfoil.activities.store.database import Database
@@ -51,6 +52,7 @@ async def test_an_attempt_that_was_journaled_is_made_though_its_activity_was_can
             engine=NoEngine(),
             policy=bench.policy,
             timing=Timing(),
+            gateway=Gateway(bench.database, bench.catalog.tools, NoEngine()),
         )
     )
     operation_id = (await bench.create()).id
