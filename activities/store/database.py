@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, Operation
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from counterfoil.activities.fault_points import CommitFault
 from counterfoil.activities.store.group_commit import BUSY_TIMEOUT_SECONDS, GroupCommit
 from counterfoil.activities.store.unit import UnitOfWork, awaited_unit, direct_unit
 from counterfoil.models.common import Clock, utc_now
@@ -35,11 +36,14 @@ UNIQUE_VIOLATION = "23505"
 class Database:
     """The engine and its transactions. Opens no connection before the first one."""
 
-    def __init__(self, url: str, *, clock: Clock = utc_now, pool_size: int = 10) -> None:
+    def __init__(
+        self, url: str, *, clock: Clock = utc_now, pool_size: int = 10, commit_fault: CommitFault | None = None
+    ) -> None:
         """`url` is `sqlite:///path` or `postgresql://…`; raises ValueError for any other database."""
         parsed = make_url(url)
         self.url = parsed.render_as_string(hide_password=True)
         self.clock = clock
+        self._commit_fault = commit_fault
         self.on_sqlite = parsed.get_backend_name() == "sqlite"
         self._direct: Engine | None = None
         self._writer: GroupCommit | None = None
@@ -101,9 +105,10 @@ class Database:
         The work must find what an earlier, doubtful commit of itself left behind, because a commit whose reply was
         lost is tried again. Raises `Unavailable` (`STORE_UNAVAILABLE`) when the database stays away.
         """
-        if self._writer is not None:
-            return await self._retried(self._writer.run, work)
-        return await self._retried(partial(_in, self.transaction), work)
+        opening = partial(_in, self.transaction) if self._writer is None else self._writer.run
+        if self._commit_fault is not None:
+            opening = partial(_doubted, self._commit_fault, opening)
+        return await self._retried(opening, work)
 
     async def read(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
         """Run a piece of reading on one snapshot, again if the database faltered."""
@@ -134,6 +139,21 @@ class Database:
 async def _in(opening: Callable[[], Any], work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
     async with opening() as unit:
         return await work(unit)
+
+
+async def _doubted(
+    fault: CommitFault,
+    opening: Callable[[Callable[[UnitOfWork], Awaitable[tuple[T, Any]]]], Awaitable[tuple[T, Any]]],
+    work: Callable[[UnitOfWork], Awaitable[T]],
+) -> T:
+    async def watched(unit: UnitOfWork) -> tuple[T, Any]:
+        fault.begun()
+        return await work(unit), fault.worked()
+
+    result, doubted = await opening(watched)
+    if doubted is not None:
+        fault.committed(doubted)
+    return result
 
 
 def _reason(error: BaseException) -> str:

@@ -1,0 +1,56 @@
+"""`python -m counterfoil.worker.faults`: the fault harness as a command. `make faults` runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterfoil.models.errors import CounterfoilError
+from counterfoil.worker.ending import end
+from counterfoil.worker.exit_codes import of_error
+from counterfoil.worker.faults.run import Wanted, run
+from counterfoil.worker.output import Output
+
+BUILT_IN = "counterfoil.worker.faults.builtin:targets"
+
+
+def faults(
+    seed: Annotated[int | None, typer.Option(help="Which random schedules; by default any.")] = None,
+    operations: Annotated[int, typer.Option(min=0, help="How many random operations in all.")] = 2000,
+    batch: Annotated[int, typer.Option(min=1, help="How many of them are under way at once.")] = 200,
+    database: Annotated[str, typer.Option(help="sqlite, postgresql, or both.")] = "both",
+    target: Annotated[list[str] | None, typer.Option(help="package.module:factory; may be repeated.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="A folder for stores, logs and effects, which stays.")] = None,
+) -> None:
+    """Hurt a whole deployment by a seeded schedule, and judge what it claims by what its targets did."""
+    folder = keep or Path(tempfile.mkdtemp(prefix="counterfoil-faults-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = Wanted(
+        folder=folder.absolute(),
+        seed=seed,
+        operations=operations,
+        batch=batch,
+        databases=("sqlite", "postgresql") if database == "both" else (database,),
+        targets=tuple(target or [BUILT_IN]),
+    )
+    output = Output()
+    try:
+        passed = asyncio.run(run(wanted, output))
+    except CounterfoilError as error:
+        output.error(error)
+        end(of_error(error.code))
+    finally:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    end(0 if passed else 1)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, "")
+    typer.run(faults)
