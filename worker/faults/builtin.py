@@ -195,7 +195,7 @@ class Files:
 
     name = "local.files.v1"
     adapters: Sequence[str] = ()
-    misbehaviours = ()
+    misbehaviours: Sequence[str] = ()
 
     def __init__(self) -> None:
         self.workspace = Path()
@@ -287,7 +287,7 @@ def _request(
     max_attempts: int,
     changes: dict[str, Any],
 ) -> OperationRequest:
-    limits = {"max_attempts": max_attempts, "max_polls": 24} | changes.pop("constraints", {})
+    limits = {"max_attempts": max_attempts, "max_polls": 17} | changes.pop("constraints", {})
     return OperationRequest(
         owner=owner,
         idempotency_key=key,

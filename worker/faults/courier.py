@@ -1,4 +1,4 @@
-"""A stranger's adapter, as one might write it: parcels that the desk's courier takes, delivers later, or can be stopped.
+"""A stranger's adapter, as one might write it: parcels that the desk's courier takes, delivers later, or stops.
 
 At most once by a condition the courier checks: it knows an operation by its id, and refuses an attempt that an observer
 has ruled out. Registered as `counterfoil.worker.faults.courier:register`; `FAULTS_DESK` says where the desk is.

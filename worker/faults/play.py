@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from temporalio.client import WorkflowHandle
@@ -71,6 +71,8 @@ class Play:
         self._odd = [False] * WORKERS
         """Whether the worker in each place has a wrong clock, or a fault to come."""
         self._acknowledged: set[str] = set()
+        self._other_requests: set[str] = set()
+        """Operations whose key was acknowledged for another request than the planned one."""
         self._attested: set[str] = set()
         self._was_unknown: set[str] = set()
         self._played = Played(operations=len(schedule.operations))
@@ -103,6 +105,8 @@ class Play:
         played.attested, played.unknown = len(self._attested), len(self._was_unknown)
         played.states = Counter(claim.state.value for claim in claims.values())
         played.verdict = judge(self._acknowledged, claims, effects)
+        for operation_id in self._acknowledged & self._other_requests:
+            played.verdict.dishonest.append(f"{operation_id}: its key was taken for two requests")
         return played
 
     def _effects(self) -> list[Effect]:
@@ -147,10 +151,10 @@ class Play:
         workflow: WorkflowHandle[object, object] = self._stage.client.get_workflow_handle(operation_id)
         match act:
             case Act.CREATE_AGAIN:
-                await asyncio.gather(self._create(plan.request), self._create(plan.request))
+                await asyncio.gather(*(self._create(plan.request) for _ in range(2)))
             case Act.CREATE_OTHER:
                 await control_plane.create(plan.request.model_copy(update={"objective": "something else"}))
-                raise AssertionError(f"{operation_id}: its key was taken for another request")
+                self._other_requests.add(operation_id)
             case Act.CANCEL:
                 await control_plane.cancel(operation_id, "by schedule")
             case Act.CANCEL_IN_TEMPORAL:
@@ -165,7 +169,7 @@ class Play:
                 await control_plane.decide(operation_id, "approve", proposal_digest=f"sha256:{'0' * 64}")
             case Act.DECIDE_TWICE:
                 operation = await control_plane.get(operation_id)
-                await asyncio.gather(*(self._decide(operation, plan.verdict) for _ in range(2)))
+                await _both(self._decide(operation, plan.verdict) for _ in range(2))
             case Act.RECONCILE:
                 await control_plane.reconcile(operation_id)
             case Act.ATTEST_EARLY:
@@ -299,9 +303,8 @@ class Play:
         """A person looks at the target and says what they see; in a hurry, twice at once."""
         applied = any(effect.operation_id == operation.operation_id for effect in self._effects())
         status = "applied" if applied else "not_applied"
-        with contextlib.suppress(CounterfoilError):
-            await asyncio.gather(*(self._attest(operation, status) for _ in range(2)))
-            self._attested.add(operation.operation_id)
+        await _both(self._attest(operation, status) for _ in range(2))
+        self._attested.add(operation.operation_id)
 
     async def _attest(self, operation: Operation, status: str) -> None:
         await self._stage.control_plane.resolve_unknown(
@@ -311,6 +314,13 @@ class Play:
             status=status,
             summary="by the target's log",
         )
+
+
+async def _both(acts: Iterable[Awaitable[None]]) -> None:
+    """Act twice at once; either may be refused."""
+    for problem in await asyncio.gather(*acts, return_exceptions=True):
+        if problem is not None and not isinstance(problem, CounterfoilError):
+            raise problem
 
 
 def _odd_settings(one: Disturbance) -> dict[str, str]:

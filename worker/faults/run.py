@@ -9,7 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
+from typing import Any
 
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from counterfoil.worker.access import quiet_temporal
 from counterfoil.worker.faults.play import Play, Played
 from counterfoil.worker.faults.report import Line, summary
 from counterfoil.worker.faults.schedules import Hurt, drawn
@@ -34,6 +39,8 @@ class Wanted:
 
 async def run(wanted: Wanted, output: Output) -> bool:
     """Run it all and print the table; whether nothing was found wrong."""
+    quiet_temporal()
+    asyncio.get_running_loop().set_exception_handler(_told)
     began = time.monotonic()
     seed = SystemRandom().randrange(1_000_000) if wanted.seed is None else wanted.seed
     output.show(f"seed {seed}")
@@ -77,7 +84,7 @@ def _batches(operations: int, batch: int) -> list[int]:
 @asynccontextmanager
 async def random_stage(folder: Path, database: str, targets: list[Target]) -> AsyncIterator[Stage]:
     """A deployment with its own Temporal server, store and targets; all of it is ended with the block."""
-    folder.mkdir(parents=True, exist_ok=True)
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     postgres: PostgresServer | None = None
     temporal = TemporalHost(folder / "temporal.db")
     try:
@@ -97,3 +104,9 @@ async def random_stage(folder: Path, database: str, targets: list[Target]) -> As
         await temporal.close()
         if postgres is not None:
             await asyncio.to_thread(postgres.close)
+
+
+def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Calls that a fault cut short are what this is for: what the SDK holds of them needs no telling."""
+    if not isinstance(context.get("exception"), RPCError | WorkflowAlreadyStartedError):
+        loop.default_exception_handler(context)

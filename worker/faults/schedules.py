@@ -19,6 +19,8 @@ from counterfoil.worker.faults.target import Target
 MISBEHAVING = 0.45
 ASKING = 0.3
 HURRIED = 0.06
+START_SECONDS = 3
+"""Deadlines count from the drawing; workers take so long to start."""
 OPERATIONS_A_SECOND = 18
 
 
@@ -103,6 +105,7 @@ def drawn(seed: int, batch: int, size: int, targets: Sequence[Target], *, hurts:
 
 
 def _planned(draw: Random, name: str, number: int, lasts_seconds: float, targets: Sequence[Target]) -> Planned:
+    at_seconds = draw.uniform(0, lasts_seconds)
     target = draw.choice(targets)
     owner = Owner(workspace=f"{name}-{draw.randrange(3)}", session=name)
     request = target.request(draw, owner, f"k{number}")
@@ -111,7 +114,7 @@ def _planned(draw: Random, name: str, number: int, lasts_seconds: float, targets
         question = DecisionRequest(reason="by schedule", question="Do it?", expires_after_seconds=expires)
         request = request.model_copy(update={"decision": question})
     if draw.random() < HURRIED:
-        deadline = utc_now() + timedelta(seconds=draw.uniform(1, 2 * lasts_seconds))
+        deadline = utc_now() + timedelta(seconds=START_SECONDS + at_seconds + draw.uniform(0, 4))
         limits = request.constraints.model_copy(update={"deadline": deadline})
         request = request.model_copy(update={"constraints": limits})
     misbehaves = bool(target.misbehaviours) and draw.random() < MISBEHAVING
@@ -119,7 +122,7 @@ def _planned(draw: Random, name: str, number: int, lasts_seconds: float, targets
     return Planned(
         target=target,
         request=request,
-        at_seconds=draw.uniform(0, lasts_seconds),
+        at_seconds=at_seconds,
         misbehaviour=draw.choice(target.misbehaviours) if misbehaves else None,
         acts=tuple(sorted(acts)),
         verdict=draw.choices(("approve", "decline", "revise"), (8, 1, 1))[0],

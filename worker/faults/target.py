@@ -28,11 +28,20 @@ class Effect:
 class Target(Protocol):
     """An application the harness may hurt. Its methods are called from one thread, and may block for moments."""
 
-    name: str
-    adapters: Sequence[str]
-    """What the worker registers, as `package.module:register`; empty for an adapter that comes with Counterfoil."""
-    misbehaviours: Sequence[str]
-    """What can be ordered, each of it for one operation. Empty where the target only ever behaves."""
+    @property
+    def name(self) -> str:
+        """What it is called, once in a run."""
+        ...
+
+    @property
+    def adapters(self) -> Sequence[str]:
+        """What the worker registers, as `package.module:register`; none for an adapter that comes with Counterfoil."""
+        ...
+
+    @property
+    def misbehaviours(self) -> Sequence[str]:
+        """What can be ordered, each of it for one operation. Empty where the target only ever behaves."""
+        ...
 
     def start(self, folder: Path) -> Mapping[str, str]:
         """Begin to serve, keeping the log in `folder`; the environment variables that a worker needs."""
