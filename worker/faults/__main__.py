@@ -25,6 +25,7 @@ def faults(
     operations: Annotated[int, typer.Option(min=0, help="How many random operations in all.")] = 2000,
     batch: Annotated[int, typer.Option(min=1, help="How many of them are under way at once.")] = 200,
     database: Annotated[str, typer.Option(help="sqlite, postgresql, or both.")] = "both",
+    rows: Annotated[str, typer.Option(help="Rows of the matrix, as 1,3,…; 'all', or 'none'.")] = "all",
     target: Annotated[list[str] | None, typer.Option(help="package.module:factory; may be repeated.")] = None,
     keep: Annotated[Path | None, typer.Option(help="A folder for stores, logs and effects, which stays.")] = None,
 ) -> None:
@@ -37,6 +38,7 @@ def faults(
         operations=operations,
         batch=batch,
         databases=("sqlite", "postgresql") if database == "both" else (database,),
+        rows=_numbers(rows),
         targets=tuple(target or [BUILT_IN]),
     )
     output = Output()
@@ -49,6 +51,15 @@ def faults(
         if keep is None:
             shutil.rmtree(folder, ignore_errors=True)
     end(0 if passed else 1)
+
+
+def _numbers(rows: str) -> tuple[int, ...] | None:
+    if rows in ("all", "none"):
+        return None if rows == "all" else ()
+    try:
+        return tuple(int(number) for number in rows.split(","))
+    except ValueError:
+        raise typer.BadParameter("rows are numbers, separated by commas") from None
 
 
 if __name__ == "__main__":

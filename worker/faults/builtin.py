@@ -26,7 +26,6 @@ RECORDS = 6
 SHELVES = 16
 LOCKERS = 12
 FILES = 6
-FOR_EVER = 1_000_000
 
 PROFILE = """
 name = "{name}"
@@ -135,7 +134,7 @@ class Records:
         self.desk.stop()
 
     def request(self, draw: Random, owner: Owner, key: str) -> OperationRequest:
-        kind = draw.choices(("new", "change", "note"), (5, 4, 1))[0]
+        kind = draw.choices(("new", "change", "note"), (5, 4, 2))[0]
         fields = {"name": f"name of {key}", "city": f"city of {key}", "mood": draw.choice(("calm", "cross"))}
         shelf, attempts = str(draw.randrange(SHELVES)), draw.choice((1, 2))
         if kind == "new":
@@ -184,7 +183,7 @@ class Parcels:
         self.desk.order(operation_id, misbehaviour, times)
 
     def wanted(self, request: OperationRequest) -> Any:
-        return {"value": request.input["value"]}
+        return {"value": request.input["value"], "beside": []}
 
     def effects(self) -> Sequence[Effect]:
         return self.desk.effects()
@@ -262,11 +261,11 @@ def record_request(
 
 
 def parcel_request(
-    owner: Owner, key: str, seconds: float = 0, max_attempts: int = 1, *, locker: str | None = None, **changes: Any
+    owner: Owner, key: str, seconds: float = 0, max_attempts: int = 1, *, locker: str, **changes: Any
 ) -> OperationRequest:
-    """A request for one parcel, in a locker of its own unless one is named."""
+    """A request for one parcel, in a locker that holds one at a time."""
     given = {"value": f"value of {key}", "seconds": seconds}
-    resource = Resource(kind="remote_entity", system="courier", identity=locker or key)
+    resource = Resource(kind="remote_entity", system="courier", identity=locker)
     return _request(owner, key, "parcel.post", courier.ROUTE_ID, given, resource, max_attempts, changes)
 
 

@@ -35,6 +35,20 @@ from counterfoil import (
 ROUTE_ID = "courier.v1"
 DESK = "FAULTS_DESK"
 CALL_SECONDS = 2.0
+ROUTE = Route(
+    id=ROUTE_ID,
+    adapter="courier",
+    adapter_version="1",
+    capabilities=("parcel.post",),
+    protocol="http",
+    control="condition and fence",
+    observation=True,
+    cancellation=True,
+    verification=True,
+    replay=ReplayGuarantee(kind="conditional"),
+    call_timeout_seconds=CALL_SECONDS,
+    max_concurrent_calls=32,
+)
 
 
 class Parcel(BaseModel):
@@ -47,27 +61,16 @@ class Parcel(BaseModel):
 class Courier:
     """Posts parcels."""
 
-    route = Route(
-        id=ROUTE_ID,
-        adapter="courier",
-        adapter_version="1",
-        capabilities=("parcel.post",),
-        protocol="http",
-        control="condition and fence",
-        observation=True,
-        cancellation=True,
-        verification=True,
-        replay=ReplayGuarantee(kind="conditional"),
-        call_timeout_seconds=CALL_SECONDS,
-        max_concurrent_calls=32,
-    )
+    def __init__(self, version: str = "1") -> None:
+        self.route = ROUTE.model_copy(update={"adapter_version": version})
 
     def validate_input(self, request: OperationRequest) -> Parcel:
         return Parcel.model_validate(request.input)
 
     def execute(self, context: AdapterContext, order: Order) -> Completed | Running | Failed:
         parcel = parcel_of(order)
-        sent = {"generation": order.generation, **parcel.model_dump()}
+        locker = order.resources[0].identity
+        sent = {"generation": order.generation, "locker": locker, **parcel.model_dump()}
         status, answer = self._call(context, "PUT", f"/courier/{context.operation_id}", sent)
         if status in (409, 422):
             return Failed(code="REFUSED", detail=f"the courier refused it: {answer}")
@@ -128,3 +131,8 @@ def evidence(context: AdapterContext) -> Evidence:
 
 def register(catalog: Catalog) -> None:
     catalog.register(Courier())
+
+
+def register_next(catalog: Catalog) -> None:
+    """The same adapter, one version later."""
+    catalog.register(Courier("2"))

@@ -29,8 +29,11 @@ COMMITS_WITHIN_SECONDS = 2.8
 """A request that has waited longer than this, for whatever reason, takes no effect any more."""
 SLOW_SECONDS = 2.2
 LATE_SECONDS = 1.0
+HOLD_SECONDS = 1.2
 BRIEF_RETENTION_SECONDS = 2.0
 LAG_SECONDS = 2.5
+FOR_EVER = 1_000_000
+"""More requests than anybody makes."""
 
 CHANGES = (
     "drop",
@@ -40,6 +43,7 @@ CHANGES = (
     "late",
     "slow",
     "slow_before",
+    "hold",
     "nameless",
     "garbled",
     "alters",
@@ -67,6 +71,9 @@ class Parcel:
     """A parcel of the courier: on its way, delivered, or stopped."""
 
     value: Any
+    locker: str
+    beside: list[str]
+    """Parcels that were on their way from the same locker when this one was taken: there should be none."""
     status: str = "running"
 
 
@@ -189,7 +196,11 @@ class Desk:
                 return 409, {}, {"status": "ruled_out"}
             if known is None:
                 value = _as_kept({"value": sent["value"]}, how)["value"]
-                known = self._parcels[operation_id] = Parcel(value)
+                locker = sent["locker"]
+                beside = [
+                    name for name, one in self._parcels.items() if one.locker == locker and one.status == "running"
+                ]
+                known = self._parcels[operation_id] = Parcel(value, locker, beside)
                 if sent["seconds"] > 0:
                     threading.Timer(sent["seconds"], self._deliver, [operation_id]).start()
                 elif sent["seconds"] == 0:
@@ -201,7 +212,7 @@ class Desk:
             parcel = self._parcels[operation_id]
             if parcel.status == "running":
                 parcel.status = "delivered"
-                self.effect(operation_id, {"value": parcel.value})
+                self.effect(operation_id, {"value": parcel.value, "beside": parcel.beside})
 
     def fence(self, operation_id: str, generation: int) -> Reply:
         with self._lock:
@@ -321,6 +332,10 @@ def _answers_of(desk: Desk) -> type[BaseHTTPRequestHandler]:
                 case "slow":
                     reply = in_time()
                     time.sleep(SLOW_SECONDS)
+                    self.reply(*reply)
+                case "hold":
+                    reply = in_time()
+                    time.sleep(HOLD_SECONDS)
                     self.reply(*reply)
                 case "nameless":
                     in_time()

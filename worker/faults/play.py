@@ -217,10 +217,10 @@ class Play:
         while True:
             for place, worker in enumerate(self._workers):
                 if not worker.lives:
-                    await self._start_worker(place)
+                    self._start_worker(place)
             await asyncio.sleep(KEEP_SECONDS)
 
-    async def _start_worker(self, place: int) -> None:
+    def _start_worker(self, place: int) -> None:
         settings, self._next[place] = self._next[place], {}
         self._odd[place] = bool(settings)
         if "fault" in settings:
@@ -229,7 +229,7 @@ class Play:
             self._played.faults["clock moved"] += 1
         for marker in self._stage.state_dir.glob("fault.*"):
             marker.unlink(missing_ok=True)
-        self._workers[place] = await self._stage.start_worker(ready=False, **settings)
+        self._workers[place] = self._stage.begin_worker(**settings)
 
     async def _heal(self) -> None:
         """Whatever is wrong with the deployment ends; targets have said by then whatever they say late."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from counterfoil.worker.faults.judge import Verdict
+from counterfoil.worker.faults.matrix import RowPlayed
 from counterfoil.worker.faults.play import Played
 
 
@@ -16,10 +18,58 @@ class Line:
 
     name: str
     database: str
-    played: Played
+    faults: int
+    operations: int
+    effects: int
+    attested: int
+    verdict: Verdict
+    unexpected: tuple[str, ...] = ()
+    """What was not as the matrix says."""
+
+    @classmethod
+    def of_rows(cls, database: str, rows: Sequence[RowPlayed]) -> Line:
+        """The line of the matrix."""
+        verdict = Verdict()
+        for one in rows:
+            verdict += one.verdict
+        return cls(
+            name=f"matrix, {sum(one.passed for one in rows)} of {len(rows)} rows as expected",
+            database=database,
+            faults=len(rows),
+            operations=sum(one.operations for one in rows),
+            effects=sum(one.effects for one in rows),
+            attested=0,
+            verdict=verdict,
+            unexpected=tuple(f"row {one.row.number}, {one.row.fault}: {one.problem}" for one in rows if one.problem),
+        )
+
+    @classmethod
+    def of_play(cls, name: str, database: str, played: Played) -> Line:
+        """The line of random schedules."""
+        return cls(
+            name=name,
+            database=database,
+            faults=played.faults.total(),
+            operations=played.operations,
+            effects=played.effects,
+            attested=played.attested,
+            verdict=played.verdict,
+        )
+
+    @property
+    def findings(self) -> list[str]:
+        return [*self.unexpected, *self.verdict.findings]
 
 
-COLUMNS = ("faults", "operations", "effects", "attested", "doubles", "lost", "stuck", "dishonest")
+def matrix_table(rows: Sequence[RowPlayed], database: str) -> Table:
+    """Every row with its expected outcome, and whether it came so."""
+    table = Table(title=f"The fault matrix on {database}", title_justify="left")
+    for column in ("#", "fault", "expected", "found"):
+        table.add_column(column)
+    for one in rows:
+        found = "as expected" if one.passed else one.problem or "; ".join(one.verdict.findings)
+        table.add_row(str(one.row.number), one.row.fault, one.row.expected, found)
+    return table
 
 
 def summary(lines: Sequence[Line], seconds: float) -> Table:
@@ -27,19 +77,17 @@ def summary(lines: Sequence[Line], seconds: float) -> Table:
     table = Table(title=f"Faults, in {seconds:.0f} s", title_justify="left")
     table.add_column("what")
     table.add_column("database")
-    for column in COLUMNS:
+    for column in ("faults", "operations", "effects", "doubles", "lost", "stuck", "dishonest"):
         table.add_column(column, justify="right")
-    total = Played()
     for line in lines:
-        total += line.played
-        table.add_row(line.name, line.database, *numbers(line.played))
+        table.add_row(line.name, line.database, *(f"{number:,}" for number in _numbers(line)))
     table.add_section()
-    table.add_row("all", "", *numbers(total), style="bold")
+    sums = [sum(column) for column in zip(*map(_numbers, lines), strict=True)]
+    table.add_row("all", "", *(f"{number:,}" for number in sums), style="bold")
     return table
 
 
-def numbers(played: Played) -> list[str]:
-    verdict = played.verdict
+def _numbers(line: Line) -> list[int]:
+    verdict = line.verdict
     counted = (verdict.doubles, verdict.lost, verdict.stuck, verdict.dishonest)
-    told = (played.faults.total(), played.operations, played.effects, played.attested, *map(len, counted))
-    return [f"{number:,}" for number in told]
+    return [line.faults, line.operations, line.effects, *map(len, counted)]

@@ -15,13 +15,17 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from counterfoil.worker.access import quiet_temporal
+from counterfoil.worker.faults.matrix import ROWS, Matrix
 from counterfoil.worker.faults.play import Play, Played
-from counterfoil.worker.faults.report import Line, summary
+from counterfoil.worker.faults.report import Line, matrix_table, summary
 from counterfoil.worker.faults.schedules import Hurt, drawn
 from counterfoil.worker.faults.stage import Stage, TemporalHost, opened
 from counterfoil.worker.faults.stores import PostgresServer, SqliteStore, Store
 from counterfoil.worker.faults.target import Target, load_targets, needs_of
 from counterfoil.worker.output import Output
+
+FULL_OUTAGE_SECONDS = 60.0
+FINDINGS_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -34,46 +38,58 @@ class Wanted:
     batch: int
     databases: tuple[str, ...]
     targets: tuple[str, ...]
-    hurts: tuple[Hurt, ...] = tuple(Hurt)
+    rows: tuple[int, ...] | None = None
+    """The numbers of rows of the matrix; all where it is None."""
+    outage_seconds: float = FULL_OUTAGE_SECONDS
 
 
 async def run(wanted: Wanted, output: Output) -> bool:
-    """Run it all and print the table; whether nothing was found wrong."""
+    """Run it all and print the tables; whether nothing was found wrong."""
     quiet_temporal()
     asyncio.get_running_loop().set_exception_handler(_told)
     began = time.monotonic()
     seed = SystemRandom().randrange(1_000_000) if wanted.seed is None else wanted.seed
     output.show(f"seed {seed}")
     lines: list[Line] = []
-    each = wanted.operations // len(wanted.databases)
     for database in wanted.databases:
-        targets = [target for name in wanted.targets for target in load_targets(name)]
-        async with random_stage(wanted.folder / database, database, targets) as stage:
-            played = await _random(stage, seed, each, wanted, targets, output)
-        lines.append(Line("random schedules", database, played))
+        lines += await _rows(wanted, database, output)
+        lines += await _random(wanted, database, seed, output)
     output.show(summary(lines, time.monotonic() - began))
-    findings = [finding for line in lines for finding in line.played.verdict.findings]
-    for finding in findings[:40]:
-        output.show(finding)
+    findings = [f"{line.database}: {finding}" for line in lines for finding in line.findings]
+    output.show(*findings[:FINDINGS_SHOWN])
     if findings:
-        output.show(f"Run it again with SEED={seed}.")
+        output.show(f"To see the random schedules again: make faults SEED={seed}")
     return not findings
 
 
-async def _random(
-    stage: Stage, seed: int, operations: int, wanted: Wanted, targets: list[Target], output: Output
-) -> Played:
+async def _rows(wanted: Wanted, database: str, output: Output) -> list[Line]:
+    rows = [row for row in ROWS if wanted.rows is None or row.number in wanted.rows]
+    if not rows:
+        return []
+    async with Matrix(wanted.folder / f"matrix-{database}", database, outage_seconds=wanted.outage_seconds) as matrix:
+        played = await matrix.play(rows)
+    output.show(matrix_table(played, database))
+    return [Line.of_rows(database, played)]
+
+
+async def _random(wanted: Wanted, database: str, seed: int, output: Output) -> list[Line]:
+    sizes = _batches(wanted.operations // len(wanted.databases), wanted.batch)
+    if not sizes:
+        return []
+    targets = [target for name in wanted.targets for target in load_targets(name)]
     total = Played()
-    for number, size in enumerate(_batches(operations, wanted.batch)):
-        began = time.monotonic()
-        schedule = drawn(seed, number, size, targets, hurts=wanted.hurts)
-        played = await Play(stage, schedule).run()
-        output.say(
-            f"{schedule.name}: {played.operations} operations, {played.effects} effects, "
-            f"{len(played.verdict.findings)} findings, {time.monotonic() - began:.0f} s; {dict(played.states)}"
-        )
-        total += played
-    return total
+    async with random_stage(wanted.folder / f"random-{database}", database, targets) as stage:
+        for number, size in enumerate(sizes):
+            began = time.monotonic()
+            schedule = drawn(seed, number, size, targets, hurts=tuple(Hurt))
+            played = await Play(stage, schedule).run()
+            output.say(
+                f"{schedule.name}: {played.operations} operations, {played.faults.total()} faults, "
+                f"{played.effects} effects, {len(played.verdict.findings)} findings, {time.monotonic() - began:.0f} s; "
+                + ", ".join(f"{state} {count}" for state, count in played.states.most_common())
+            )
+            total += played
+    return [Line.of_play(f"random schedules, {len(sizes)} times {sizes[0]}", database, total)]
 
 
 def _batches(operations: int, batch: int) -> list[int]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -29,6 +31,7 @@ from counterfoil.worker.faults.stores import Store
 
 HEARTBEAT_SECONDS = 1.0
 READY_SECONDS = 60
+ANSWER_SECONDS = 20
 FOREIGN = ("COUNTERFOIL_", "TEMPORAL_")
 
 
@@ -65,6 +68,25 @@ class TemporalHost:
             self._server.process.kill()
         await self._server.process.wait()
         await self._running.aclose()
+
+    def save(self) -> None:
+        """Copy its file, and what belongs to that. It must not run."""
+        for part in self._parts():
+            shutil.copy(part, part.with_name(f"saved-{part.name}"))
+
+    def restore(self) -> None:
+        """Put the copy back. It must not run."""
+        self.forget()
+        for saved in self.file.parent.glob(f"saved-{self.file.name}*"):
+            shutil.copy(saved, saved.with_name(saved.name.removeprefix("saved-")))
+
+    def forget(self) -> None:
+        """Lose its file. It must not run."""
+        for part in self._parts():
+            part.unlink()
+
+    def _parts(self) -> list[Path]:
+        return list(self.file.parent.glob(f"{self.file.name}*"))
 
     async def close(self) -> None:
         await self._running.aclose()
@@ -148,20 +170,27 @@ class Stage:
     async def open(self) -> None:
         """Bring the store up to date, and connect."""
         self.state_dir.mkdir(parents=True, exist_ok=True)
-        await asyncio.to_thread(migrate, self.store.url)
+        await asyncio.to_thread(_migrated, self.store.url)
         self.client = await Client.connect(self.temporal.address, data_converter=data_converter())
-        self.control_plane = self.client_of()
+        self.control_plane = self._client_of()
 
-    def client_of(self, *, sealed: bool = True, timeout_seconds: float = 20) -> ControlPlane:
-        """A control plane of this deployment."""
+    async def away_from_store(self) -> None:
+        """Let go of the store, so that it can be restored."""
+        await self.control_plane.close()
+
+    async def back_at_store(self) -> None:
+        """Connect to the store that was restored."""
+        self.control_plane = self._client_of()
+
+    def _client_of(self) -> ControlPlane:
         made = ControlPlane(
             self.client,
             Database(self.store.url),
             None,
             task_queue=self.queue,
             principal="person",
-            seal_key=resolve_key(self._key) if sealed else None,
-            timeout_seconds=timeout_seconds,
+            seal_key=resolve_key(self._key),
+            timeout_seconds=ANSWER_SECONDS,
             blobs=BlobStore((self.state_dir / "blobs").as_uri()),
         )
         self._everything.push_async_callback(made.close)
@@ -171,13 +200,17 @@ class Stage:
     def _key(self) -> str:
         return ensure_key_file(self.state_dir / "seal.key")
 
-    async def start_worker(self, *, ready: bool = True, **settings: str) -> WorkerProcess:
-        """Another worker, by these settings (`fault="journal.committed"` is COUNTERFOIL_FAULT)."""
+    async def start_worker(self, **settings: str) -> WorkerProcess:
+        """Another worker, by these settings (`fault="journal.committed"` is COUNTERFOIL_FAULT), once it serves."""
+        worker = self.begin_worker(**settings)
+        await worker.until_ready()
+        return worker
+
+    def begin_worker(self, **settings: str) -> WorkerProcess:
+        """The same, without waiting for it."""
         given = {f"COUNTERFOIL_{name.upper()}": value for name, value in settings.items()}
         worker = WorkerProcess(self.folder / "workers", self._environment() | given)
         self.workers.append(worker)
-        if ready:
-            await worker.until_ready()
         return worker
 
     def _environment(self) -> dict[str, str]:
@@ -204,6 +237,15 @@ class Stage:
         for worker in self.workers:
             worker.kill()
         await self._everything.aclose()
+
+
+_MIGRATING = threading.Lock()
+
+
+def _migrated(url: str) -> None:
+    """Migrations are for one thread of a process at a time."""
+    with _MIGRATING:
+        migrate(url)
 
 
 @asynccontextmanager
