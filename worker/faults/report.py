@@ -66,9 +66,10 @@ def matrix_table(rows: Sequence[RowPlayed], database: str) -> Table:
     table = Table(title=f"The fault matrix on {database}", title_justify="left")
     for column in ("#", "fault", "expected", "found"):
         table.add_column(column)
+    table.add_column("s", justify="right")
     for one in rows:
         found = "as expected" if one.passed else one.problem or "; ".join(one.verdict.findings)
-        table.add_row(str(one.row.number), one.row.fault, one.row.expected, found)
+        table.add_row(str(one.row.number), one.row.fault, one.row.expected, found, f"{one.seconds:.0f}")
     return table
 
 

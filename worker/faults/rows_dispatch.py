@@ -8,7 +8,6 @@ from datetime import timedelta
 from counterfoil.activities.fault_points import EVERY_WRITE, TIME_OUT, WRITES, FaultPoint
 from counterfoil.models.common import utc_now
 from counterfoil.models.operations.contract import DecisionRequest
-from counterfoil.worker.faults.courier import CALL_SECONDS
 from counterfoil.worker.faults.desk import BRIEF_RETENTION_SECONDS, FOR_EVER, HOLD_SECONDS
 from counterfoil.worker.faults.scene import QUESTION, Scene, expect, refused
 from counterfoil.worker.faults.stage import HEARTBEAT_SECONDS
@@ -232,11 +231,11 @@ async def changed_after_approval(scene: Scene) -> None:
 async def late_before_dispatch(scene: Scene) -> None:
     question = DecisionRequest(reason="by the matrix", question="Do it?", expires_after_seconds=1)
     unanswered = scene.parcel(decision=question)
-    holder = scene.parcel(6, locker="row-27")
-    hurried = scene.parcel(locker="row-27", constraints={"deadline": utc_now() + timedelta(seconds=2 * CALL_SECONDS)})
+    holder = scene.parcel(7, locker="row-27")
     await scene.worker()
     await scene.ask(holder)
     await scene.until(holder, "running")
+    hurried = scene.parcel(locker="row-27", constraints={"deadline": utc_now() + timedelta(seconds=3)})
     await scene.ask(hurried)
     await scene.ask(unanswered)
     await scene.expect_end(hurried, "expired", "unavailable", effects=0, attempts=())
