@@ -34,9 +34,13 @@ def test_every_write_has_a_point_just_before_its_commit() -> None:
         "command.before_commit",
         "expire.before_commit",
         "journal.before_commit",
+        "refuse.before_commit",
+        "block.before_commit",
         "outcome.before_commit",
         "fence.before_commit",
+        "exhaust.before_commit",
         "observe.before_commit",
+        "cancel_journal.before_commit",
         "cancel.before_commit",
         "verify.before_commit",
     ]

@@ -124,5 +124,5 @@ async def random_stage(folder: Path, database: str, targets: list[Target]) -> As
 
 def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Calls that a fault cut short are what this is for: what the SDK holds of them needs no telling."""
-    if not isinstance(context.get("exception"), RPCError | WorkflowAlreadyStartedError):
+    if not isinstance(context.get("exception"), RPCError | WorkflowAlreadyStartedError | asyncio.CancelledError):
         loop.default_exception_handler(context)
