@@ -23,7 +23,7 @@ BUILT_IN = "counterfoil.worker.faults.builtin:targets"
 def faults(
     seed: Annotated[int | None, typer.Option(help="Which random schedules; by default any.")] = None,
     operations: Annotated[int, typer.Option(min=0, help="How many random operations in all.")] = 2000,
-    batch: Annotated[int, typer.Option(min=1, help="How many of them are under way at once.")] = 250,
+    batch: Annotated[int, typer.Option(min=1, help="How many of them are under way at once.")] = 500,
     database: Annotated[str, typer.Option(help="sqlite, postgresql, or both.")] = "both",
     rows: Annotated[str, typer.Option(help="Rows of the matrix, as 1,3,…; 'all', or 'none'.")] = "all",
     target: Annotated[list[str] | None, typer.Option(help="package.module:factory; may be repeated.")] = None,

@@ -22,10 +22,10 @@ from counterfoil.worker.faults import courier, desk
 from counterfoil.worker.faults.target import Effect, Target
 
 START_SECONDS = 20
-RECORDS = 6
-SHELVES = 16
-LOCKERS = 12
-FILES = 6
+RECORDS = 12
+SHELVES = 24
+LOCKERS = 16
+FILES = 8
 
 PROFILE = """
 name = "{name}"

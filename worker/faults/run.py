@@ -18,7 +18,7 @@ from counterfoil.worker.access import quiet_temporal
 from counterfoil.worker.faults.matrix import ROWS, Matrix
 from counterfoil.worker.faults.play import Play, Played
 from counterfoil.worker.faults.report import Line, matrix_table, summary
-from counterfoil.worker.faults.schedules import Hurt, drawn
+from counterfoil.worker.faults.schedules import Hurt, Schedule, crowd, drawn
 from counterfoil.worker.faults.stage import Stage, TemporalHost, opened
 from counterfoil.worker.faults.stores import PostgresServer, SqliteStore, Store
 from counterfoil.worker.faults.target import Target, load_targets, needs_of
@@ -26,6 +26,7 @@ from counterfoil.worker.output import Output
 
 FULL_OUTAGE_SECONDS = 60.0
 FINDINGS_SHOWN = 40
+CROWD = 200
 
 
 @dataclass(frozen=True)
@@ -77,19 +78,27 @@ async def _random(wanted: Wanted, database: str, seed: int, output: Output) -> l
     if not sizes:
         return []
     targets = [target for name in wanted.targets for target in load_targets(name)]
-    total = Played()
     async with random_stage(wanted.folder / f"random-{database}", database, targets) as stage:
+        crowded = await _played(stage, crowd(seed, min(CROWD, sizes[0]), targets), output)
+        total = Played()
         for number, size in enumerate(sizes):
-            began = time.monotonic()
             schedule = drawn(seed, number, size, targets, hurts=tuple(Hurt))
-            played = await Play(stage, schedule).run()
-            output.say(
-                f"{schedule.name}: {played.operations} operations, {played.faults.total()} faults, "
-                f"{played.effects} effects, {len(played.verdict.findings)} findings, {time.monotonic() - began:.0f} s; "
-                + ", ".join(f"{state} {count}" for state, count in played.states.most_common())
-            )
-            total += played
-    return [Line.of_play(f"random schedules, {len(sizes)} times {sizes[0]}", database, total)]
+            total += await _played(stage, schedule, output)
+    return [
+        Line.of_play(f"{crowded.operations} in flight, each worker killed", database, crowded),
+        Line.of_play(f"random schedules, {len(sizes)} times {sizes[0]}", database, total),
+    ]
+
+
+async def _played(stage: Stage, schedule: Schedule, output: Output) -> Played:
+    began = time.monotonic()
+    played = await Play(stage, schedule).run()
+    output.say(
+        f"{schedule.name}: {played.operations} operations, {played.faults.total()} faults, "
+        f"{played.effects} effects, {len(played.verdict.findings)} findings, {time.monotonic() - began:.0f} s; "
+        + ", ".join(f"{state} {count}" for state, count in played.states.most_common())
+    )
+    return played
 
 
 def _batches(operations: int, batch: int) -> list[int]:

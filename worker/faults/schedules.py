@@ -22,6 +22,9 @@ HURRIED = 0.06
 START_SECONDS = 3
 """Deadlines count from the drawing; workers take so long to start."""
 OPERATIONS_A_SECOND = 18
+HURTS_AN_OPERATION = (0.012, 0.02)
+FEWEST_HURTS = 3
+CROWD_SECONDS = 2.0
 
 
 class Act(StrEnum):
@@ -99,9 +102,40 @@ def drawn(seed: int, batch: int, size: int, targets: Sequence[Target], *, hurts:
     name = f"faults-{seed}-{batch}"
     lasts_seconds = max(3.0, size / OPERATIONS_A_SECOND)
     operations = tuple(_planned(draw, name, number, lasts_seconds, targets) for number in range(size))
-    count = round(len(hurts) * draw.uniform(0.8, 1.6)) if hurts else 0
+    count = max(FEWEST_HURTS, round(size * draw.uniform(*HURTS_AN_OPERATION))) if hurts else 0
     disturbances = [_disturbance(draw, lasts_seconds, hurts) for _ in range(count)]
     return Schedule(name, operations, tuple(sorted(disturbances, key=lambda one: one.at_seconds)))
+
+
+def crowd(seed: int, size: int, targets: Sequence[Target]) -> Schedule:
+    """Operations that are all under way at once, on well-behaved targets, while each worker is killed and replaced."""
+    draw = Random(f"{seed}/crowd")  # noqa: S311  it must be repeatable, not secret
+    name = f"faults-{seed}-crowd"
+    owner = Owner(workspace=name, session=name)
+    operations = [
+        Planned(
+            target=target,
+            request=target.request(draw, owner, f"k{number}"),
+            at_seconds=draw.uniform(0, CROWD_SECONDS),
+            misbehaviour=None,
+            acts=(),
+            verdict="approve",
+        )
+        for number in range(size)
+        for target in [draw.choice(targets)]
+    ]
+    killed = [
+        Disturbance(
+            at_seconds=(2 + worker) * CROWD_SECONDS,
+            hurt=Hurt.KILL_WORKER,
+            for_seconds=0,
+            worker=worker,
+            fault=None,
+            clock_shift_seconds=0,
+        )
+        for worker in range(2)
+    ]
+    return Schedule(name, tuple(operations), tuple(killed))
 
 
 def _planned(draw: Random, name: str, number: int, lasts_seconds: float, targets: Sequence[Target]) -> Planned:
