@@ -32,6 +32,7 @@ def faults(
     """Hurt a whole deployment by a seeded schedule, and judge what it claims by what its targets did."""
     folder = keep or Path(tempfile.mkdtemp(prefix="counterfoil-faults-"))
     folder.mkdir(parents=True, exist_ok=True)
+    passed = False
     wanted = Wanted(
         folder=folder.absolute(),
         seed=seed,
@@ -48,8 +49,10 @@ def faults(
         output.error(error)
         end(of_error(error.code))
     finally:
-        if keep is None:
+        if keep is None and passed:
             shutil.rmtree(folder, ignore_errors=True)
+        else:
+            output.say(f"Stores, logs and effects are in {folder}.")
     end(0 if passed else 1)
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
 
-from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
+from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations.contract import OperationRequest
 from counterfoil.models.operations.lifecycle import State
 from counterfoil.models.operations.record import Operation
 from counterfoil.worker.faults.judge import Claim, Verdict, judge
 from counterfoil.worker.faults.schedules import Act, Disturbance, Hurt, Planned, Schedule
 from counterfoil.worker.faults.stage import Stage, WorkerProcess
-from counterfoil.worker.faults.target import Effect, Target
+from counterfoil.worker.faults.target import Effect
 
 WORKERS = 2
 ASK_SECONDS = 60
@@ -70,6 +70,7 @@ class Play:
         """What the worker that is started next in each place is given."""
         self._odd = [False] * WORKERS
         """Whether the worker in each place has a wrong clock, or a fault to come."""
+        self._restarting = asyncio.Lock()
         self._acknowledged: set[str] = set()
         self._other_requests: set[str] = set()
         """Operations whose key was acknowledged for another request than the planned one."""
@@ -110,12 +111,14 @@ class Play:
         return played
 
     def _effects(self) -> list[Effect]:
-        targets: dict[str, Target] = {plan.target.name: plan.target for plan in self._schedule.operations}
-        seen: dict[int, Sequence[Effect]] = {}
-        for target in targets.values():
-            # Targets that share a log are read once.
-            seen.setdefault(id(getattr(target, "desk", target)), target.effects())
-        return [effect for log in seen.values() for effect in log if effect.operation_id in self._plans]
+        targets = {plan.target.name: plan.target for plan in self._plans.values()}
+        # Targets may share a log: each is asked for its own operations only.
+        return [
+            effect
+            for name, target in targets.items()
+            for effect in target.effects()
+            if effect.operation_id in self._plans and self._plans[effect.operation_id].target.name == name
+        ]
 
     # asking and acting
 
@@ -196,11 +199,8 @@ class Play:
             case Hurt.STORE_OUTAGE:
                 await self._one_at_a_time(lambda: self._store_outage(one.for_seconds))
 
-    _restarting: asyncio.Lock | None = None
-
     async def _one_at_a_time(self, disturb: Callable[[], Awaitable[None]]) -> None:
         """There is one Temporal server and one store: what is down cannot be killed."""
-        self._restarting = self._restarting or asyncio.Lock()
         async with self._restarting:
             await disturb()
 
@@ -248,7 +248,7 @@ class Play:
         settled: dict[str, Claim] = {}
         while True:
             unsettled: dict[str, Claim] = {}
-            for operation in await self._operations([name for name in self._plans if name not in settled]):
+            for operation in await self._operations([name for name in self._plans if name not in settled], until):
                 claim = Claim.of(operation, self._wanted(operation.operation_id))
                 (settled if claim.settled and not operation.claims else unsettled)[claim.operation_id] = claim
                 if operation.state is State.UNKNOWN:
@@ -263,17 +263,23 @@ class Play:
         plan = self._plans[operation_id]
         return plan.target.wanted(plan.request)
 
-    async def _operations(self, operation_ids: list[str]) -> list[Operation]:
+    async def _operations(self, operation_ids: list[str], until: float) -> list[Operation]:
+        """Those of the operations that exist, read with patience while a database is still coming back."""
         places = asyncio.Semaphore(READS_AT_ONCE)
 
         async def read(operation_id: str) -> Operation | None:
-            async with places:
+            while True:
                 try:
-                    return await self._stage.control_plane.get(operation_id)
+                    async with places:
+                        return await self._stage.control_plane.get(operation_id)
                 except Refusal as refusal:
                     if refusal.code is not ErrorCode.NOT_FOUND:
                         raise
                     return None
+                except Unavailable:
+                    if asyncio.get_running_loop().time() > until:
+                        raise
+                await asyncio.sleep(PERSON_SECONDS)
 
         found = await asyncio.gather(*map(read, operation_ids))
         return [operation for operation in found if operation is not None]
@@ -288,7 +294,7 @@ class Play:
                 )
                 for summary in waiting:
                     operation = await self._stage.control_plane.get(summary.operation_id)
-                    with contextlib.suppress(CounterfoilError):
+                    with contextlib.suppress(CounterfoilError, RPCError):
                         if operation.state is State.REVISION_REQUESTED:
                             await self._stage.control_plane.cancel(operation.operation_id, "no revision will come")
                         else:
@@ -319,7 +325,7 @@ class Play:
 async def _both(acts: Iterable[Awaitable[None]]) -> None:
     """Act twice at once; either may be refused."""
     for problem in await asyncio.gather(*acts, return_exceptions=True):
-        if problem is not None and not isinstance(problem, CounterfoilError):
+        if problem is not None and not isinstance(problem, CounterfoilError | RPCError):
             raise problem
 
 

@@ -21,7 +21,6 @@ class Line:
     faults: int
     operations: int
     effects: int
-    attested: int
     verdict: Verdict
     unexpected: tuple[str, ...] = ()
     """What was not as the matrix says."""
@@ -38,7 +37,6 @@ class Line:
             faults=len(rows),
             operations=sum(one.operations for one in rows),
             effects=sum(one.effects for one in rows),
-            attested=0,
             verdict=verdict,
             unexpected=tuple(f"row {one.row.number}, {one.row.fault}: {one.problem}" for one in rows if one.problem),
         )
@@ -52,7 +50,6 @@ class Line:
             faults=played.faults.total(),
             operations=played.operations,
             effects=played.effects,
-            attested=played.attested,
             verdict=played.verdict,
         )
 

@@ -95,7 +95,8 @@ async def _played(stage: Stage, schedule: Schedule, output: Output) -> Played:
     played = await Play(stage, schedule).run()
     output.say(
         f"{schedule.name}: {played.operations} operations, {played.faults.total()} faults, "
-        f"{played.effects} effects, {len(played.verdict.findings)} findings, {time.monotonic() - began:.0f} s; "
+        f"{played.effects} effects, {played.attested} attested, {len(played.verdict.findings)} findings, "
+        f"{time.monotonic() - began:.0f} s; "
         + ", ".join(f"{state} {count}" for state, count in played.states.most_common())
     )
     return played

