@@ -75,18 +75,20 @@ async def every_write_times_out(scene: Scene) -> None:
     question = QUESTION.model_copy(update={"expires_after_seconds": 1.0})
     limited = {"deadline": utc_now() + timedelta(hours=1)}
     line, parcel = scene.line(2, decision=QUESTION), scene.parcel(1, 2, constraints=limited)
-    stopping, late = scene.parcel(3, 2), scene.parcel(decision=question)
+    untold, told, late = scene.parcel(3, 2), scene.parcel(-1, 2), scene.parcel(decision=question)
     await scene.ask(line)
     await scene.approve(line)
     await scene.expect_end(line, "completed", "verified", effects=1)
     await scene.ask(parcel)
     await scene.expect_end(parcel, "completed", "verified", effects=1)
-    await scene.ask(stopping)
-    await scene.until(stopping, "running")
-    await scene.control_plane.cancel(stopping.operation_id, "not wanted")
-    # Nobody knows whether the courier was told, so it is not told again: the parcel arrives.
-    ended = await scene.expect_end(stopping, "completed", "verified", effects=1)
-    expect("cancellation", ended.cancellation.value, "too_late")
+    for asked in (untold, told):
+        await scene.ask(asked)
+        await scene.until(asked, "running")
+        await scene.control_plane.cancel(asked.operation_id, "not wanted")
+    # Of the first nobody knows whether the courier was told, so it is not told again: the parcel arrives.
+    ended = await scene.expect_end(untold, "completed", "verified", effects=1)
+    expect("its cancellation", ended.cancellation.value, "too_late")
+    await scene.expect_end(told, "cancelled", "unavailable", effects=0)
     await scene.ask(late)
     await scene.expect_end(late, "expired", "unavailable", effects=0)
     marked = {path.name.removeprefix(f"fault.{TIME_OUT}") for path in scene.stage.state_dir.glob("fault.*")}

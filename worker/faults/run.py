@@ -58,7 +58,7 @@ async def run(wanted: Wanted, output: Output) -> bool:
     output.show(summary(lines, time.monotonic() - began))
     findings = [f"{line.database}: {finding}" for line in lines for finding in line.findings]
     output.show(*findings[:FINDINGS_SHOWN])
-    if findings:
+    if findings and wanted.operations:
         output.show(f"To see the random schedules again: make faults SEED={seed}")
     return not findings
 
