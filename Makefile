@@ -2,6 +2,7 @@
 #   make demo    run the main job on the embedded stack      (KEEP=1 leaves the stack running)
 #   make test    run the tests
 #   make check   ruff, mypy, import-linter, locks up to date
+#   make faults  play every fault there is, and random ones       (SEED=7 repeats one, ARGS='--rows none')
 #   make bench-operations    measure an operation beside a bare workflow
 #   make lock    renew the pinned requirements
 #   make record-histories    record the histories that replay tests keep (after a deliberate workflow change)
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check bench-operations lock record-histories clean typing
+.PHONY: demo test check faults bench-operations lock record-histories clean typing
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run
@@ -27,6 +28,9 @@ check: $(VENV)/.dev typing
 	MYPYPATH=.typing $(BIN)/mypy -p counterfoil
 	cd .typing && ../$(BIN)/lint-imports ../pyproject.toml
 	$(BIN)/python -m pytest -q tests/test_repository.py
+
+faults: $(VENV)/.dev
+	@$(BIN)/python -m counterfoil.worker.faults $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench-operations: $(VENV)/.dev
 	@$(BIN)/python benchmarks/operations.py $(ARGS)

@@ -1,16 +1,21 @@
 """Every place where a fault test may stop the process, in one registry, so that a new await cannot escape the tests.
 
 Code calls `checkpoint(FaultPoint.X)` at the place; production injects `no_fault`. `KillOnce` ends the process with
-SIGKILL the first time its point is reached, and never again (a marker file remembers, across restarts).
+SIGKILL the first time its point is reached; `TimeOutOnce` lets a store write happen and has its caller told that it
+timed out. Neither strikes twice at a point: a marker file remembers, across restarts.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
+
+from counterfoil.models.errors import ErrorCode, Unavailable
 
 
 class FaultPoint(StrEnum):
@@ -32,14 +37,21 @@ class FaultPoint(StrEnum):
     PUBLISH_INTENDED = "publish.intended"
     PUBLISH_DONE = "publish.done"
     ADAPTER_RETURNED = "adapter.returned"
+    REFUSE_BEFORE_COMMIT = "refuse.before_commit"
+    REFUSE_COMMITTED = "refuse.committed"
+    BLOCK_BEFORE_COMMIT = "block.before_commit"
+    BLOCK_COMMITTED = "block.committed"
     OUTCOME_BEFORE_COMMIT = "outcome.before_commit"
     OUTCOME_COMMITTED = "outcome.committed"
     FENCE_BEFORE_COMMIT = "fence.before_commit"
     FENCE_COMMITTED = "fence.committed"
+    EXHAUST_BEFORE_COMMIT = "exhaust.before_commit"
+    EXHAUST_COMMITTED = "exhaust.committed"
     OBSERVE_BEFORE_ADAPTER = "observe.before_adapter"
     OBSERVE_FENCED = "observe.fenced"
     OBSERVE_BEFORE_COMMIT = "observe.before_commit"
     OBSERVE_COMMITTED = "observe.committed"
+    CANCEL_JOURNAL_BEFORE_COMMIT = "cancel_journal.before_commit"
     CANCEL_JOURNALED = "cancel.journaled"
     CANCEL_RETURNED = "cancel.returned"
     CANCEL_BEFORE_COMMIT = "cancel.before_commit"
@@ -50,9 +62,31 @@ class FaultPoint(StrEnum):
     DELIVERY_ENQUEUED = "delivery.enqueued"
     DELIVERY_POSTED = "delivery.posted"
     DELIVERY_RECORDED = "delivery.recorded"
+    WAKE_BEFORE_SIGNAL = "wake.before_signal"
 
+
+WRITES = tuple(point for point in FaultPoint if point.endswith(".before_commit"))
+"""Every write of the store, each by the point that it passes just before it commits."""
+TIME_OUT = "timeout:"
+EVERY_WRITE = "every"
 
 Checkpoint = Callable[[FaultPoint], None]
+
+
+class CommitFault(Protocol):
+    """What may befall a transaction after it was committed. Production has none."""
+
+    def begun(self) -> None:
+        """A transaction's work begins, perhaps once more."""
+        ...
+
+    def worked(self) -> FaultPoint | None:
+        """Its work is done; the point that it passed and that its commit is to be doubted for, if any."""
+        ...
+
+    def committed(self, doubted: FaultPoint) -> None:
+        """It was committed: raises what its caller is told instead."""
+        ...
 
 
 def no_fault(point: FaultPoint) -> None:
@@ -72,3 +106,48 @@ class KillOnce:
         self._marker.parent.mkdir(parents=True, exist_ok=True)
         self._marker.write_text(point)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class TimeOutOnce:
+    """Lets the write at each of `points` happen, and tells its caller once that it timed out.
+
+    A checkpoint like any other, that the database asks about each transaction it commits.
+    """
+
+    def __init__(self, points: Iterable[FaultPoint], folder: Path) -> None:
+        self._points = frozenset(points)
+        self._folder = folder
+        self._passed: ContextVar[FaultPoint | None] = ContextVar("passed", default=None)
+
+    def __call__(self, point: FaultPoint) -> None:
+        if point in self._points and not self._marker(point).exists():
+            self._passed.set(point)
+
+    def begun(self) -> None:
+        self._passed.set(None)
+
+    def worked(self) -> FaultPoint | None:
+        return self._passed.get()
+
+    def committed(self, doubted: FaultPoint) -> None:
+        if self._marker(doubted).exists():
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._marker(doubted).write_text(doubted)
+        raise Unavailable(ErrorCode.STORE_UNAVAILABLE, f"the commit at {doubted} timed out, by order", subject="store")
+
+    def _marker(self, point: FaultPoint) -> Path:
+        return self._folder / f"fault.{TIME_OUT}{point}"
+
+
+def checkpoint_of(fault: str | None, folder: Path) -> Checkpoint:
+    """The checkpoint that a setting names: `<point>`, `timeout:<point>`, `timeout:every`, or none.
+
+    Raises ValueError for a point that is not registered.
+    """
+    if fault is None:
+        return no_fault
+    if not fault.startswith(TIME_OUT):
+        return KillOnce(FaultPoint(fault), folder / f"fault.{fault}")
+    point = fault.removeprefix(TIME_OUT)
+    return TimeOutOnce(WRITES if point == EVERY_WRITE else [FaultPoint(point)], folder)

@@ -21,7 +21,7 @@ from counterfoil.activities.adapters.mcp_tool.references import require_variable
 from counterfoil.activities.adapters.runner import AdapterRunner
 from counterfoil.activities.deliveries.activities import DeliveryActivities, DeliveryParts
 from counterfoil.activities.deliveries.bell import Bell
-from counterfoil.activities.fault_points import Checkpoint, FaultPoint, KillOnce, no_fault
+from counterfoil.activities.fault_points import TimeOutOnce, checkpoint_of
 from counterfoil.activities.operations.activities import OperationActivities
 from counterfoil.activities.operations.commands import SealPolicy
 from counterfoil.activities.operations.creation import Creator
@@ -31,6 +31,7 @@ from counterfoil.activities.operations.views import Timing
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.connection import catalog_of
+from counterfoil.models.common import Clock, utc_now
 from counterfoil.models.operations.route import Route
 from counterfoil.worker.engine import TemporalEngine
 from counterfoil.worker.sandbox import CompiledOnce
@@ -88,11 +89,16 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     catalog = catalog_of(settings) if catalog is None else catalog
     require_credentials(load_profiles(settings.http_profiles), settings.environment)
     require_variables(mcp_profiles(settings.mcp_servers) if settings.environment == "local" else ())
-    checkpoint = _checkpoint(settings)
+    checkpoint = checkpoint_of(settings.fault, settings.state_dir)
     engine = TemporalEngine(client, settings.task_queue)
     post = _post(settings)
     bell = Bell(engine.deliver, checkpoint)
-    database = Database(settings.database, enqueued=None if post is None else bell.ring)
+    database = Database(
+        settings.database,
+        clock=_clock(settings),
+        enqueued=None if post is None else bell.ring,
+        commit_fault=checkpoint if isinstance(checkpoint, TimeOutOnce) else None,
+    )
     deliveries = DeliveryActivities(
         DeliveryParts(
             database=database,
@@ -127,10 +133,11 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     return Unit(workers, activities, deliveries, bell, database, catalog, gateway)
 
 
-def _checkpoint(settings: WorkerSettings) -> Checkpoint:
-    if settings.fault is None:
-        return no_fault
-    return KillOnce(FaultPoint(settings.fault), settings.state_dir / f"fault.{settings.fault}")
+def _clock(settings: WorkerSettings) -> Clock:
+    if settings.clock_shift_seconds == 0:
+        return utc_now
+    shift = timedelta(seconds=settings.clock_shift_seconds)
+    return lambda: utc_now() + shift
 
 
 def _post(settings: WorkerSettings) -> Post | None:

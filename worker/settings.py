@@ -45,7 +45,10 @@ class WorkerSettings(ConnectionSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """What a worker logs on stderr."""
     fault: str | None = None
-    """A fault point at which this process kills itself once. For fault tests and the demonstration only."""
+    """A fault point at which this process kills itself once; after `timeout:`, a store write (or `every` one) that
+    happens and is reported as timed out, once. For fault tests and the demonstration only."""
+    clock_shift_seconds: float = 0
+    """How wrong this process's clock is. For fault tests only."""
 
     @field_validator("callback_url")
     @classmethod

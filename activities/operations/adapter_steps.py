@@ -318,12 +318,14 @@ class AdapterSteps(Steps):
             row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
             await settlement.stop_exhausted(unit, row)
             spent = row.observation_exhausted
+            self._checkpoint(FaultPoint.EXHAUST_BEFORE_COMMIT)
             return row
 
         most_calls = work.order.request.constraints.max_adapter_calls
         used_up = work.row.polls >= work.row.polls_limit or work.row.adapter_calls >= most_calls
         if used_up or work.row.deadline is not None:
             view = await self.commit(spend)
+            self._checkpoint(FaultPoint.EXHAUST_COMMITTED)
             if spent:
                 return view, None
         async with self._parts.runner.slot(work.route) as slot:
@@ -377,7 +379,9 @@ class AdapterSteps(Steps):
     async def _journaled_cancel(self, step: StepInput) -> bool:
         async def note(unit: UnitOfWork) -> bool:
             row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
-            return await settlement.journal_cancel(unit, row)
+            journaled = await settlement.journal_cancel(unit, row)
+            self._checkpoint(FaultPoint.CANCEL_JOURNAL_BEFORE_COMMIT)
+            return journaled
 
         return await self._database.run(note)
 

@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from counterfoil.activities.adapters.base import AdapterContext, ApplicationAdapter, Order, Phase
 from counterfoil.activities.adapters.catalog import Catalog
 from counterfoil.activities.adapters.runner import AdapterRunner, Slot, checked, told
-from counterfoil.activities.fault_points import Checkpoint, no_fault
+from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.operations import commands
 from counterfoil.activities.operations.creation import Creator
 from counterfoil.activities.operations.engine import Engine
@@ -183,21 +183,28 @@ class Steps:
             if row.state in (State.PREPARING, State.QUEUED) and not row.attempt_open:
                 row.problem = problem_json(refusal.code, refusal.detail)
                 await move(unit, row, Event.REPORT_FAILED, refusal.detail, data={"code": refusal.code})
+            self._checkpoint(FaultPoint.REFUSE_BEFORE_COMMIT)
             return row
 
-        return await self.commit(fail)
+        view = await self.commit(fail)
+        self._checkpoint(FaultPoint.REFUSE_COMMITTED)
+        return view
 
     async def _block(self, step: StepInput, refusal: CounterfoilError) -> OperationView:
         async def note(unit: UnitOfWork) -> OperationRow:
             row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
             if row.state == State.QUEUED:
                 row.blocked = Blocked(code=refusal.code, detail=refusal.detail).model_dump_json()
+            self._checkpoint(FaultPoint.BLOCK_BEFORE_COMMIT)
             return row
 
-        return await self.commit(note)
+        view = await self.commit(note)
+        self._checkpoint(FaultPoint.BLOCK_COMMITTED)
+        return view
 
     async def wake(self, operation_ids: list[str]) -> None:
         for operation_id in operation_ids:
+            self._checkpoint(FaultPoint.WAKE_BEFORE_SIGNAL)
             try:
                 await self._parts.engine.wake(operation_id)
             except Exception as error:

@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, Operation
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from counterfoil.activities.fault_points import CommitFault
 from counterfoil.activities.store.group_commit import BUSY_TIMEOUT_SECONDS, GroupCommit
 from counterfoil.activities.store.unit import UnitOfWork, awaited_unit, direct_unit
 from counterfoil.models.common import Clock, utc_now
@@ -42,6 +43,7 @@ class Database:
         clock: Clock = utc_now,
         pool_size: int = 10,
         enqueued: Callable[[], None] | None = None,
+        commit_fault: CommitFault | None = None,
     ) -> None:
         """`url` is `sqlite:///path` or `postgresql://…`; raises ValueError for any other database.
 
@@ -52,6 +54,7 @@ class Database:
         self.url = parsed.render_as_string(hide_password=True)
         self.clock = clock
         self._enqueued = enqueued
+        self._commit_fault = commit_fault
         self.on_sqlite = parsed.get_backend_name() == "sqlite"
         self._direct: Engine | None = None
         self._writer: GroupCommit | None = None
@@ -119,6 +122,8 @@ class Database:
         lost is tried again. Raises `Unavailable` (`STORE_UNAVAILABLE`) when the database stays away.
         """
         run = partial(_in, self.transaction) if self._writer is None else self._writer.run
+        if self._commit_fault is not None:
+            run = partial(_doubted, self._commit_fault, run)
         if self._enqueued is None:
             return await self._retried(run, work)
 
@@ -161,6 +166,21 @@ class Database:
 async def _in(opening: Callable[[], Any], work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
     async with opening() as unit:
         return await work(unit)
+
+
+async def _doubted(
+    fault: CommitFault,
+    opening: Callable[[Callable[[UnitOfWork], Awaitable[tuple[T, Any]]]], Awaitable[tuple[T, Any]]],
+    work: Callable[[UnitOfWork], Awaitable[T]],
+) -> T:
+    async def watched(unit: UnitOfWork) -> tuple[T, Any]:
+        fault.begun()
+        return await work(unit), fault.worked()
+
+    result, doubted = await opening(watched)
+    if doubted is not None:
+        fault.committed(doubted)
+    return result
 
 
 def _reason(error: BaseException) -> str:

@@ -116,6 +116,7 @@ EXPIRED = (FaultPoint.EXPIRE_BEFORE_COMMIT, FaultPoint.EXPIRE_COMMITTED)
 
 # A parcel on its way that is to be stopped: what its carrier was told, and what is claimed in the end.
 STOPPED: dict[FaultPoint, tuple[list[str], tuple[str, str]]] = {
+    FaultPoint.CANCEL_JOURNAL_BEFORE_COMMIT: (["send", "stop"], ("cancelled", "confirmed")),
     # Nobody knows whether the carrier was told, so nobody tells it again: the parcel arrives.
     FaultPoint.CANCEL_JOURNALED: (["send"], ("completed", "too_late")),
     FaultPoint.CANCEL_RETURNED: (["send", "stop"], ("cancelled", "confirmed")),
@@ -130,6 +131,15 @@ TOLD: dict[FaultPoint, int] = {
     FaultPoint.DELIVERY_POSTED: 2,
     FaultPoint.DELIVERY_RECORDED: 1,
 }
+# An adapter that takes back what it accepted, and a route that cannot be used for a while.
+REFUSED = (FaultPoint.REFUSE_BEFORE_COMMIT, FaultPoint.REFUSE_COMMITTED)
+BLOCKED = (FaultPoint.BLOCK_BEFORE_COMMIT, FaultPoint.BLOCK_COMMITTED)
+
+# A parcel with a deadline, on its way: whether to look any longer is decided before each look.
+WATCHED = (FaultPoint.EXHAUST_BEFORE_COMMIT, FaultPoint.EXHAUST_COMMITTED)
+
+# Two parcels for one place: the one that arrives wakes the one that waits.
+WOKEN = (FaultPoint.WAKE_BEFORE_SIGNAL,)
 
 EFFECT_POINTS = [point for point in FaultPoint if point.startswith(("journal.", "publish.", "adapter.", "outcome."))]
 
@@ -144,7 +154,8 @@ async def stage(client: Client, server: TemporalServer, tmp_path: Path) -> Async
 
 
 def test_every_registered_fault_point_is_killed_at() -> None:
-    assert sorted([*EDITED, *EXPIRED, *STOPPED, *TOLD]) == sorted(FaultPoint)
+    killed_at = [*EDITED, *EXPIRED, *STOPPED, *REFUSED, *BLOCKED, *WATCHED, *WOKEN, *TOLD]
+    assert sorted(killed_at) == sorted(FaultPoint)
     assert [case.killed_at[-1] for case in EDITED.values()] == list(EDITED)
 
 
@@ -237,6 +248,108 @@ async def test_a_receiver_is_told_at_least_once_wherever_the_worker_is_killed(
     assert [sent.id for sent in receiver.received] == [operation.deliveries[0].id] * TOLD[point]
     for sent in receiver.received:
         assert verify_callback(bytes.fromhex(KEY), sent.headers, sent.body).state == "completed"
+
+
+@pytest.mark.parametrize("point", REFUSED)
+async def test_what_its_adapter_takes_back_before_dispatch_fails_and_nothing_is_sent(
+    stage: CrashStage, point: FaultPoint
+) -> None:
+    request, log, delivered = parcel_of(stage, decision=DecisionRequest(reason="a parcel", question="Send it?"))
+
+    async def person(operation_id: str) -> Answer:
+        await stage.once(operation_id, "awaiting_decision")
+        delivered.with_suffix(".refused").touch()
+        return await stage.approver(operation_id)
+
+    ended = await stage.run(request, [point], person=person)
+
+    assert stage.has_been_at(point)
+    assert (ended.operation.state, ended.operation.verification) == ("failed", "unavailable")
+    assert ended.operation.problem is not None
+    assert ended.operation.problem.code == "INVALID_INPUT"
+    assert ended.generations == []
+    assert not log.exists()
+    assert_kept_whole(stage)
+
+
+@pytest.mark.parametrize("point", BLOCKED)
+async def test_a_route_that_cannot_be_used_is_waited_for_and_text_is_written_once(
+    stage: CrashStage, point: FaultPoint
+) -> None:
+    question = DecisionRequest(reason="a new file", question="Write it?")
+    request = request_of(
+        "local.files.v1", "file.create", TEXT_FILE, {"path": TEXT_FILE, "text": "hello"}, decision=question
+    )
+    elsewhere = stage.workspace.with_name("elsewhere")
+
+    async def person(operation_id: str) -> Answer:
+        await stage.once(operation_id, "awaiting_decision")
+        stage.workspace.rename(elsewhere)
+        answer = await stage.approver(operation_id)
+        await stage.until_been_at(point)
+        elsewhere.rename(stage.workspace)
+        return answer
+
+    ended = await stage.run(request, [point], person=person)
+
+    assert stage.has_been_at(point)
+    assert (ended.operation.state, ended.operation.verification) == ("completed", "verified")
+    assert ended.publications == 1
+    assert (stage.workspace / TEXT_FILE).read_text() == "hello"
+    assert_kept_whole(stage)
+
+
+@pytest.mark.parametrize("point", WATCHED)
+async def test_work_with_a_deadline_is_watched_to_its_end(stage: CrashStage, point: FaultPoint) -> None:
+    request, log, delivered = parcel_of(stage, deadline=dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
+
+    async def waiting(operation_id: str) -> Answer:
+        operation = await stage.once(operation_id, "running")
+        await stage.until_been_at(point)
+        delivered.touch()
+        return Answer(status="applied", operation_id=operation_id, state=operation.state, revision=operation.revision)
+
+    ended = await stage.run(request, [point], person=waiting)
+
+    assert stage.has_been_at(point)
+    assert (ended.operation.state, ended.generations) == ("completed", [1])
+    assert log.read_text().splitlines() == ["send"]
+    assert_kept_whole(stage)
+
+
+@pytest.mark.parametrize("point", WOKEN)
+async def test_whoever_waits_for_a_resource_gets_it_though_the_wake_up_is_lost(
+    stage: CrashStage, point: FaultPoint
+) -> None:
+    first, log, delivered = parcel_of(stage)
+    second = first.model_copy(update={"idempotency_key": "second"})
+
+    async def impatient(operation_id: str) -> Answer:
+        running = await stage.once(operation_id, "running")
+        await stage.begin(second)
+        await stage.until_blocked(second.operation_id)
+        delivered.touch()
+        return Answer(status="applied", operation_id=operation_id, state=running.state, revision=running.revision)
+
+    ended = await stage.run(first, [point], person=impatient)
+    other = await stage.once(second.operation_id, "completed")
+
+    assert stage.has_been_at(point)
+    assert (ended.operation.state, ended.generations) == ("completed", [1])
+    assert [attempt.outcome is not None for attempt in other.attempts] == [True]
+    assert log.read_text().splitlines() == ["send", "send"]
+    assert stage.claims() == 0
+
+
+def parcel_of(
+    stage: CrashStage, *, decision: DecisionRequest | None = None, deadline: dt.datetime | None = None
+) -> tuple[OperationRequest, Path, Path]:
+    """A parcel, the log of what its carrier was told, and the file that says that it has arrived."""
+    log, delivered = stage.workspace / "carrier.log", stage.workspace / "delivered"
+    content = {"log": str(log), "delivered": str(delivered)}
+    request = request_of("parcel.v1", "parcel.send", "parcel", content, decision=decision)
+    limits = request.constraints.model_copy(update={"deadline": deadline})
+    return request.model_copy(update={"constraints": limits}), log, delivered
 
 
 async def edit_workbook(stage: CrashStage, case: Case, *, max_attempts: int) -> None:

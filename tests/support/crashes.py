@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 
 from counterfoil.activities.fault_points import FaultPoint
 from counterfoil.activities.store.migration import migrate
@@ -80,14 +80,7 @@ class CrashStage:
         Meanwhile a `person` may do their part.
         """
         with Renames(self.workspace) as renames:
-            # As a host starts it that has nothing of ours; a client would not set a time-out of its own.
-            handle = await self._client.start_workflow(
-                "ApplicationOperation",
-                request.model_dump(mode="json"),
-                id=request.operation_id,
-                task_queue=self._stack.settings.task_queue,
-                task_timeout=WORKFLOW_TASK_TIMEOUT,
-            )
+            handle = await self.begin(request)
             acting = None if person is None else asyncio.ensure_future(person(request.operation_id))
             try:
                 for fault in faults:
@@ -102,6 +95,24 @@ class CrashStage:
             ledger = await self.control_plane.history(request.operation_id)
             assert isinstance(ledger, list)
             return Ended(operation, ledger, renames.of(request.resources[0].identity), answer)
+
+    async def begin(self, request: OperationRequest) -> WorkflowHandle[Any, Any]:
+        """Start it as a host does that has nothing of ours; a client would not set a time-out of its own."""
+        return await self._client.start_workflow(
+            "ApplicationOperation",
+            request.model_dump(mode="json"),
+            id=request.operation_id,
+            task_queue=self._stack.settings.task_queue,
+            task_timeout=WORKFLOW_TASK_TIMEOUT,
+        )
+
+    async def until_blocked(self, operation_id: str) -> Operation:
+        """The operation as soon as it waits for a resource."""
+        while True:
+            operation = await self.once(operation_id, "queued")
+            if operation.blocked is not None:
+                return operation
+            await asyncio.sleep(0.1)
 
     async def approver(self, operation_id: str) -> Answer:
         """A person who approves what is proposed."""

@@ -27,7 +27,10 @@ from counterfoil.models.operations.route import Route
 
 
 class Parcel(BaseModel):
-    """`log` is what the carrier was told; `delivered` exists once the parcel has arrived."""
+    """`log` is what the carrier was told; `delivered` exists once the parcel has arrived.
+
+    Once `delivered` with the suffix `.refused` exists, the carrier takes the request no more.
+    """
 
     log: Path
     delivered: Path
@@ -49,7 +52,10 @@ class Carrier:
     )
 
     def validate_input(self, request: OperationRequest) -> Parcel:
-        return Parcel.model_validate(request.input)
+        parcel = Parcel.model_validate(request.input)
+        if parcel.delivered.with_suffix(".refused").exists():
+            raise ValueError("not any more")
+        return parcel
 
     def execute(self, context: AdapterContext, order: Order) -> Outcome:
         told(order, "send")
