@@ -399,7 +399,7 @@ class ControlPlane(OperationReader):
                 if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
                     raise _no_worker(operation_id, self._timeout) from error
                 # A workflow that is just ending does not take the update; commands are recognised when sent again.
-                if error.status is not RPCStatusCode.FAILED_PRECONDITION or pause_seconds is None:
+                if not _is_just_ending(error) or pause_seconds is None:
                     raise _temporal_away(operation_id, error) from error
             await asyncio.sleep(pause_seconds)
 
@@ -438,6 +438,11 @@ def _refusal(cause: BaseException | None, operation_id: str) -> CounterfoilError
 
 def _code(text: str | None) -> ErrorCode:
     return ErrorCode.__members__.get(text or "", ErrorCode.INTERNAL)
+
+
+def _is_just_ending(error: RPCError) -> bool:
+    aborted = error.status is RPCStatusCode.NOT_FOUND and "closing workflow" in error.message
+    return error.status is RPCStatusCode.FAILED_PRECONDITION or aborted
 
 
 def _temporal_away(subject: str, error: RPCError) -> Unavailable:

@@ -30,7 +30,7 @@ class SessionCommand:
         answer: SessionAnswer = await workflow.execute_activity_method(
             OperationActivities.apply_session_command,
             order,
-            start_to_close_timeout=timedelta(seconds=60),
+            start_to_close_timeout=timedelta(seconds=10),
             retry_policy=PATIENT,
             summary=f"{order.received.name} · {order.session}"[:200],
         )
@@ -45,6 +45,7 @@ class SessionCommand:
                 OperationActivities.tell_operations,
                 order.model_copy(update={"epoch": epoch, "after": after}),
                 start_to_close_timeout=timedelta(minutes=5),
+                heartbeat_timeout=timedelta(seconds=15),
                 retry_policy=PATIENT,
                 summary=f"tell the operations of {order.session}"[:200],
             )

@@ -100,6 +100,7 @@ class AdapterSteps(Steps):
     async def _prepare(self, step: StepInput, work: Work) -> OperationView:
         if work.order.request.depends_on:
             view = await self.commit(lambda unit: self._gate(unit, step))
+            self._checkpoint(FaultPoint.GATE_COMMITTED)
             if view.state is not State.PREPARING or view.blocked is not None:
                 return view
         async with self.heart(), self._parts.runner.slot(work.route) as slot:
@@ -118,6 +119,7 @@ class AdapterSteps(Steps):
         row = await load(unit, step.operation_id, seen_revision=step.seen_revision)
         if row.state == State.PREPARING:
             await guards.may_prepare(unit, row)
+        self._checkpoint(FaultPoint.GATE_BEFORE_COMMIT)
         return row
 
     async def _settle_preparation(self, unit: UnitOfWork, step: StepInput, outcome: Observation) -> OperationRow:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlalchemy import bindparam, or_, select
 from temporalio import activity
 
+from counterfoil.activities.fault_points import FaultPoint
 from counterfoil.activities.operations.steps import Steps, typed
 from counterfoil.activities.store import ledger
 from counterfoil.activities.store.ledger import Entry
@@ -62,7 +63,9 @@ class SessionSteps(Steps):
     async def apply_session_command(self, order: SessionOrder) -> SessionAnswer:
         """Take a session's command; the answer says what became of it."""
         with typed():
-            return await self._database.run(lambda work: self._apply_to_session(work, order))
+            answer = await self._database.run(lambda work: self._apply_to_session(work, order))
+            self._checkpoint(FaultPoint.SESSION_COMMITTED)
+            return answer
 
     async def _apply_to_session(self, work: UnitOfWork, order: SessionOrder) -> SessionAnswer:
         row = await work.session.get(SessionRow, order.session, lock=True)
@@ -78,6 +81,7 @@ class SessionSteps(Steps):
         try:
             command, actor = self._unsealed(order)
             status, detail = _taken(work, row, command, actor)
+            self._checkpoint(FaultPoint.SESSION_BEFORE_COMMIT)
         except Refusal as refusal:
             data = {"command": order.received.name[:80], "code": refusal.code}
             ledger.append(
@@ -108,10 +112,12 @@ class SessionSteps(Steps):
                 case CancelSession():
                     concerned = await self._found(_CALLED_OFF, asked | {"epoch": order.epoch})
                     for operation_id in concerned:
+                        activity.heartbeat()
                         await self.call_off(operation_id, command.reason, actor, order.epoch)
                 case ResumeSession():
                     concerned = await self._found(_HELD_BACK, asked)
                     for operation_id in concerned:
+                        activity.heartbeat()
                         await self._parts.engine.wake(operation_id)
                 case _:
                     concerned = []

@@ -141,6 +141,12 @@ WATCHED = (FaultPoint.EXHAUST_BEFORE_COMMIT, FaultPoint.EXHAUST_COMMITTED)
 # Two parcels for one place: the one that arrives wakes the one that waits.
 WOKEN = (FaultPoint.WAKE_BEFORE_SIGNAL,)
 
+# Text that depends on another, which is there already.
+GATED = (FaultPoint.GATE_BEFORE_COMMIT, FaultPoint.GATE_COMMITTED)
+
+# A parcel on its way whose session's work is cancelled as a whole.
+CALLED_OFF = (FaultPoint.SESSION_BEFORE_COMMIT, FaultPoint.SESSION_COMMITTED)
+
 EFFECT_POINTS = [point for point in FaultPoint if point.startswith(("journal.", "publish.", "adapter.", "outcome."))]
 
 
@@ -154,7 +160,7 @@ async def stage(client: Client, server: TemporalServer, tmp_path: Path) -> Async
 
 
 def test_every_registered_fault_point_is_killed_at() -> None:
-    killed_at = [*EDITED, *EXPIRED, *STOPPED, *REFUSED, *BLOCKED, *WATCHED, *WOKEN, *TOLD]
+    killed_at = [*EDITED, *EXPIRED, *STOPPED, *REFUSED, *BLOCKED, *WATCHED, *WOKEN, *TOLD, *GATED, *CALLED_OFF]
     assert sorted(killed_at) == sorted(FaultPoint)
     assert [case.killed_at[-1] for case in EDITED.values()] == list(EDITED)
 
@@ -224,6 +230,39 @@ async def test_a_target_is_told_to_cancel_at_most_once_and_observation_tells_wha
     assert ended.answer is not None
     assert ended.answer.status == "applied"
     assert_kept_whole(stage)
+
+
+@pytest.mark.parametrize("point", GATED)
+async def test_what_depends_on_something_verified_is_written_once(stage: CrashStage, point: FaultPoint) -> None:
+    first = request_of("local.files.v1", "file.create", "first.txt", {"path": "first.txt", "text": "hello"})
+    await stage.run(first, [])
+    asked = request_of("local.files.v1", "file.create", TEXT_FILE, {"path": TEXT_FILE, "text": "hello"})
+
+    ended = await stage.run(asked.model_copy(update={"depends_on": (first.operation_id,)}), [point])
+
+    assert stage.has_been_at(point)
+    assert (ended.operation.state, ended.operation.verification) == ("completed", "verified")
+    assert ended.publications == 1
+
+
+@pytest.mark.parametrize("point", CALLED_OFF)
+async def test_a_sessions_cancellation_takes_effect_once_and_reaches_what_was_issued(
+    stage: CrashStage, point: FaultPoint
+) -> None:
+    request, log, _ = parcel_of(stage)
+
+    async def impatient(operation_id: str) -> Answer:
+        await stage.once(operation_id, "running")
+        answer = await stage.control_plane.cancel_session("faults", "not wanted any more", epoch=0)
+        assert (answer.epoch, answer.operations) == (1, 1)
+        return Answer(status=answer.status, operation_id=operation_id, state="running", revision=0)
+
+    ended = await stage.run(request, [point], person=impatient)
+
+    assert stage.has_been_at(point)
+    assert log.read_text().splitlines() == ["send", "stop"]
+    assert (ended.operation.state, ended.operation.cancellation) == ("cancelled", "confirmed")
+    assert (await stage.control_plane.session("faults")).epoch == 1
 
 
 @pytest.mark.parametrize("point", TOLD)
