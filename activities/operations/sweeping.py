@@ -19,7 +19,7 @@ from counterfoil.models.operations.record import Swept
 from counterfoil.models.tables import OPERATIONS, OperationRow
 
 PAGE = 200
-OVERDUE = timedelta(minutes=2)
+OVERDUE = timedelta(minutes=1)
 
 
 async def sweep(database: Database, engine: Engine) -> Swept:
@@ -63,9 +63,14 @@ async def _is_unsettled(work: UnitOfWork, row: OperationRow) -> bool:
 
 
 async def _may_go(work: UnitOfWork, row: OperationRow) -> bool:
+    # An instant that lies ahead was written by a wrong clock, and says as little as one that is long past.
+    overdue = abs(work.now - row.updated_at) > OVERDUE
     if row.state == State.COMPLETED:
         # A late reply completed it, and the wake-up that went with it may have been lost.
-        return work.now - row.updated_at > OVERDUE
-    if row.state not in (State.PREPARING, State.QUEUED) or row.blocked is None:
+        return overdue
+    if row.state not in (State.PREPARING, State.QUEUED):
         return False
+    if row.blocked is None:
+        # A command moved it on, and the workflow's own record of that may have been lost with its worker.
+        return overdue
     return await claims.are_free(work, row, claims.wanted(row.workspace, resources_of(row)))

@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 WORKERS = 2
 ASK_SECONDS = 60
-SETTLE_SECONDS = 120
+SETTLE_SECONDS = 150
+"""A minute of it may pass until the sweep finds what nobody moves."""
 QUIET_SECONDS = 3
 KEEP_SECONDS = 0.3
 PERSON_SECONDS = 0.7
