@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -69,6 +70,11 @@ class TemporalEngine:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             rpc_timeout=CALL_TIMEOUT,
         )
+
+    async def running(self) -> AsyncIterator[str]:
+        mine = f'WorkflowType="ApplicationOperation" AND ExecutionStatus="Running" AND TaskQueue="{self._task_queue}"'
+        async for execution in self._client.list_workflows(mine):
+            yield execution.id
 
     async def status(self, operation_id: str) -> EngineStatus:
         try:

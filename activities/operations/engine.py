@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -36,6 +37,10 @@ class Engine(Protocol):
 
     async def deliver(self) -> None:
         """Have what waits in the outbox sent, by a workflow of the whole deployment."""
+        ...
+
+    def running(self) -> AsyncIterator[str]:
+        """The operations whose workflows run now, as far as Temporal can tell."""
         ...
 
     async def status(self, operation_id: str) -> EngineStatus:

@@ -13,7 +13,7 @@ from sqlalchemy import and_, or_, select
 from counterfoil.activities.deliveries import outbox
 from counterfoil.activities.operations import claims, guards
 from counterfoil.activities.operations.engine import Engine, EngineStatus
-from counterfoil.activities.operations.rows import resources_of, route_of
+from counterfoil.activities.operations.rows import is_settled, resources_of, route_of
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.operations.lifecycle import OPEN, Cancellation, State, Verification
@@ -21,7 +21,7 @@ from counterfoil.models.operations.record import Swept
 from counterfoil.models.tables import OPERATIONS, OperationRow, SessionRow
 
 PAGE = 200
-OVERDUE = timedelta(minutes=2)
+OVERDUE = timedelta(minutes=1)
 
 
 CallOff = Callable[[str, int], Awaitable[None]]
@@ -29,12 +29,12 @@ CallOff = Callable[[str, int], Awaitable[None]]
 
 
 async def sweep(database: Database, engine: Engine, call_off: CallOff) -> Swept:
-    """Look at every unsettled row once, and at the outbox."""
-    seen = restarted = woken = doubted = 0
+    """Look once at every unsettled row, at every workflow that runs on without one, and at the outbox."""
+    unsettled, restarted, woken, doubted = set[str](), 0, 0, 0
     after = ""
     while page := await database.read(lambda work, start=after: _page(work, start)):  # type: ignore[misc]
         for row in page:
-            seen += 1
+            unsettled.add(row.id)
             match await engine.status(row.id):
                 case EngineStatus.RUNNING:
                     if (epoch := await database.read(lambda work, one=row: _called_off(work, one))) is not None:  # type: ignore[misc]
@@ -52,9 +52,19 @@ async def sweep(database: Database, engine: Engine, call_off: CallOff) -> Swept:
                     await engine.wake(row.id)
                     restarted += 1
         after = page[-1].id
+    async for operation_id in engine.running():
+        # Somebody else settled its row (one that took its place, say), and the wake-up was lost.
+        if operation_id not in unsettled and await database.read(lambda work, one=operation_id: _has_ended(work, one)):  # type: ignore[misc]
+            await engine.wake(operation_id)
+            woken += 1
     if database.announces and await database.read(outbox.is_overdue):
         await engine.deliver()
-    return Swept(open_operations=seen, restarted=restarted, woken=woken, doubted=doubted)
+    return Swept(open_operations=len(unsettled), restarted=restarted, woken=woken, doubted=doubted)
+
+
+async def _has_ended(work: UnitOfWork, operation_id: str) -> bool:
+    row = await work.session.get(OperationRow, operation_id)
+    return row is not None and is_settled(row) and not row.reverify and _is_overdue(work, row)
 
 
 UNSETTLED = or_(
@@ -81,12 +91,21 @@ async def _called_off(work: UnitOfWork, row: OperationRow) -> int | None:
 
 
 async def _may_go(work: UnitOfWork, row: OperationRow) -> bool:
+    overdue = _is_overdue(work, row)
     if row.state == State.COMPLETED:
         # A late reply completed it, and the wake-up that went with it may have been lost.
-        return work.now - row.updated_at > OVERDUE
-    if row.state not in (State.PREPARING, State.QUEUED) or row.blocked is None:
+        return overdue
+    if row.state not in (State.PREPARING, State.QUEUED):
         return False
+    if row.blocked is None:
+        # A command moved it on, and the workflow's own record of that may have been lost with its worker.
+        return overdue
     if (blocked := await guards.in_the_way(work, row)) is not None:
         return blocked.code in guards.FINAL
     needs = claims.wanted(row.workspace, resources_of(row), read_only=route_of(row).read_only)
     return await claims.are_free(work, row, needs)
+
+
+def _is_overdue(work: UnitOfWork, row: OperationRow) -> bool:
+    # An instant that lies ahead was written by a wrong clock, and says as little as one that is long past.
+    return abs(work.now - row.updated_at) > OVERDUE

@@ -7,6 +7,7 @@ import contextlib
 import sqlite3
 import uuid
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,12 @@ from temporalio.testing import WorkflowEnvironment
 
 from counterfoil.control_plane.client import ControlPlane
 from counterfoil.control_plane.temporal import data_converter
+from counterfoil.models.common import utc_now
 from counterfoil.models.errors import CounterfoilError
+from counterfoil.models.operations.commands import Received
 from counterfoil.models.operations.outcomes import Prepared, Running, UnknownEffect
 from counterfoil.models.operations.route import PreparationSupport, ReplayGuarantee
+from counterfoil.models.operations.view import ApplyInput
 from counterfoil.worker.embedded import TemporalServer, find_temporal, temporal_server
 from counterfoil.workflows import search_attributes
 from support.gate import Gate
@@ -717,3 +721,29 @@ async def test_a_client_is_told_in_time_that_no_worker_answers(stack: Stack):
     assert refused.value.code == "TIMED_OUT"
     assert "check that a worker runs" in refused.value.remedy
     assert asyncio.get_running_loop().time() - began < 10
+
+
+async def test_an_approval_whose_workflow_task_was_lost_is_found_by_the_sweep(
+    stack: Stack, control_plane: ControlPlane
+):
+    adapter = scripted(stack.catalog)
+    await stack.start()
+    assert stack.unit is not None
+    asked = request(decision={"reason": "r", "question": "q"}, owner={"workspace": "w", "session": uuid.uuid4().hex})
+    await control_plane.create(asked)
+    waiting = await settled(control_plane, asked.operation_id)
+    approval = {"proposal_digest": waiting.proposal_digest, "verdict": "approve"}
+    # What a worker did that was killed, two minutes ago, before it told Temporal: only the row knows of the approval.
+    stack.unit.database.clock = lambda: utc_now() - timedelta(minutes=2)
+    await stack.unit.activities.apply_command(
+        ApplyInput(operation_id=asked.operation_id, command=Received(name="decide", payload=approval, channel="update"))
+    )
+    stack.unit.database.clock = utc_now
+
+    swept = await stack.sweep()
+
+    operation = await settled(control_plane, asked.operation_id)
+
+    assert (swept.woken, swept.restarted, swept.doubted) == (1, 0, 0)
+    assert (operation.state, operation.verification) == ("completed", "verified")
+    assert adapter.effects == [(asked.operation_id, 1)]

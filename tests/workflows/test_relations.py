@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -154,6 +155,33 @@ async def test_a_revision_supersedes_what_was_sent_back_and_its_workflow_ends(
     with pytest.raises(Refusal) as late:
         await control_plane.decide(draft.operation_id, "approve", proposal_digest=asked.proposal_digest)
     assert late.value.code == "NOT_POSSIBLE"
+
+
+async def test_the_sweep_ends_a_superseded_operation_whose_wake_up_was_lost(stack: Stack, control_plane: ControlPlane):
+    scripted(stack.catalog)
+    await stack.start()
+    draft = await control_plane.create(request("draft", decision=QUESTION))
+    await settled(control_plane, draft.operation_id)
+
+    async def lost(operation_id: str) -> None:
+        raise OSError("the wake-up was lost")
+
+    assert stack.unit is not None
+    engine = stack.unit.activities._parts.engine
+    wake, engine.wake = engine.wake, lost  # type: ignore[method-assign]
+    revised = await control_plane.create(request("revised", supersedes=draft.operation_id))
+    await settled(control_plane, revised.operation_id)
+    engine.wake = wake  # type: ignore[method-assign]
+    clock = stack.unit.database.clock
+    stack.unit.database.clock = lambda: clock() + timedelta(minutes=2)
+    assert (await control_plane.get(draft.operation_id)).state == "superseded"
+
+    for _ in range(50):  # what Temporal lists lags behind
+        if (await stack.sweep()).woken:
+            break
+        await asyncio.sleep(0.1)
+
+    assert (await asyncio.wait_for(stack.handle(draft.operation_id).result(), 30))["state"] == "superseded"
 
 
 async def test_approving_a_draft_and_superseding_it_at_once_make_one_effect(stack: Stack, control_plane: ControlPlane):

@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 WORKERS = 2
 ASK_SECONDS = 60
-SETTLE_SECONDS = 120
+SETTLE_SECONDS = 150
+"""A minute of it may pass until the sweep finds what nobody moves."""
 QUIET_SECONDS = 3
 KEEP_SECONDS = 0.3
 PERSON_SECONDS = 0.7
@@ -78,6 +79,8 @@ class Play:
         self._other_requests: set[str] = set()
         """Operations whose key was acknowledged for another request than the planned one."""
         self._attested: set[str] = set()
+        self._first_seen: dict[str, float] = {}
+        """When the person first saw that an unknown effect waits for them."""
         self._was_unknown: set[str] = set()
         self._played = Played(operations=len(schedule.operations))
 
@@ -312,7 +315,10 @@ class Play:
         await self._stage.control_plane.decide(operation.operation_id, verdict, proposal_digest=digest)
 
     async def _attest_by_the_log(self, operation: Operation) -> None:
-        """A person looks at the target and says what they see; in a hurry, twice at once."""
+        """A person looks at the target once it must be quiet, and says what they see; in a hurry, twice at once."""
+        now = asyncio.get_running_loop().time()
+        if now < self._first_seen.setdefault(operation.operation_id, now) + QUIET_SECONDS:
+            return
         applied = any(effect.operation_id == operation.operation_id for effect in self._effects())
         status = "applied" if applied else "not_applied"
         await _both(self._attest(operation, status) for _ in range(2))
