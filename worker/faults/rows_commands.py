@@ -36,7 +36,7 @@ async def approved_twice_at_once(scene: Scene) -> None:
 
 async def cancelled_at_each_time(scene: Scene) -> None:
     before, during, after = scene.parcel(decision=QUESTION), scene.parcel(-1), scene.parcel()
-    uncertain = scene.parcel(1)
+    uncertain = scene.parcel(8)
     await scene.worker()
     for asked in (before, during, after, uncertain):
         await scene.ask(asked)
