@@ -7,7 +7,6 @@ may be tried again; an applied one is, so a repetition gets the first answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from counterfoil.activities.operations.creation import start
 from counterfoil.activities.operations.journal import AttemptKind, latest_attempt
@@ -16,6 +15,7 @@ from counterfoil.activities.store.ledger import Entry
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import UNAUTHENTICATED, Actor, canonical_json, digest_of
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal
+from counterfoil.models.operations import rules
 from counterfoil.models.operations.commands import (
     Answer,
     AnswerStatus,
@@ -39,9 +39,6 @@ from counterfoil.models.operations.outcomes import TypedResult
 from counterfoil.models.operations.record import DecisionRecord
 from counterfoil.models.operations.sealing import Received
 from counterfoil.models.tables import CommandRow, OperationRow
-
-OBSERVATION_SILENCE = timedelta(minutes=10)
-"""An observation that has recorded nothing for this long counts as unavailable, and a person may attest."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +202,8 @@ async def _resolve(work: UnitOfWork, row: OperationRow, command: ResolveUnknown,
         )
     if row.state != State.UNKNOWN:
         raise _not_possible(row, f"the operation is '{row.state}', there is nothing unknown to attest")
-    if route_of(row).observation and not row.observation_exhausted and not _has_gone_silent(work, row):
+    is_silent = rules.has_gone_silent(row.updated_at, row.poll_after_seconds, work.now)
+    if route_of(row).observation and not row.observation_exhausted and not is_silent:
         raise _not_possible(row, "its route is still observing it", ErrorCode.OBSERVATION_PENDING)
     attempt = await latest_attempt(work, row)
     prepares = attempt is not None and attempt.kind == AttemptKind.PREPARE
@@ -228,12 +226,6 @@ async def _resolve(work: UnitOfWork, row: OperationRow, command: ResolveUnknown,
     data = {"resolution_key": command.resolution_key, "status": command.status}
     await move(work, row, events[command.status], summary, actor=actor, data=data)
     return f"attested as {command.status}"
-
-
-def _has_gone_silent(work: UnitOfWork, row: OperationRow) -> bool:
-    """Whether nobody has looked for so long that nobody may be left who can: a retired adapter, a lost machine."""
-    expected = timedelta(seconds=2 * (row.poll_after_seconds or 0))
-    return work.now - row.updated_at > max(expected, OBSERVATION_SILENCE)
 
 
 async def _let(work: UnitOfWork, row: OperationRow, intent: OnCreate, actor: Actor) -> str:

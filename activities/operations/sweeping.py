@@ -16,6 +16,7 @@ from counterfoil.activities.operations.engine import Engine, EngineStatus
 from counterfoil.activities.operations.rows import is_settled, resources_of, route_of
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork
+from counterfoil.models.operations import rules
 from counterfoil.models.operations.lifecycle import OPEN, Cancellation, State, Verification
 from counterfoil.models.operations.record import Swept
 from counterfoil.models.tables import OPERATIONS, OperationRow, SessionRow
@@ -95,6 +96,10 @@ async def _may_go(work: UnitOfWork, row: OperationRow) -> bool:
     if row.state == State.COMPLETED:
         # A late reply completed it, and the wake-up that went with it may have been lost.
         return overdue
+    if row.state == State.UNKNOWN:
+        # It was to be looked at once more, and whoever was told of that is gone.
+        observed = route_of(row).observation and not row.observation_exhausted
+        return observed and rules.has_gone_silent(row.updated_at, row.poll_after_seconds, work.now)
     if row.state not in (State.PREPARING, State.QUEUED):
         return False
     if row.blocked is None:

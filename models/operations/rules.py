@@ -13,6 +13,9 @@ from counterfoil.models.operations.lifecycle import CLOSED, Event, State, Verifi
 from counterfoil.models.operations.outcomes import Evidence, Prepared
 from counterfoil.models.operations.route import PreparationSupport, Route
 
+OBSERVATION_SILENCE = timedelta(minutes=10)
+"""An observation that has recorded nothing for this long counts as unavailable, and a person may attest."""
+
 
 def proposal_digest(*, request_digest: str, route: Route, request: OperationRequest, prepared: Prepared | None) -> str:
     """What an approval is bound to: the request, the route, the plan revision, the bound versions, the material.
@@ -175,3 +178,9 @@ def evidence_is_fresh(
     if evidence.observed_at > now + timedelta(seconds=5):
         return False
     return max_age_seconds is None or now - evidence.observed_at <= timedelta(seconds=max_age_seconds)
+
+
+def has_gone_silent(updated_at: datetime, poll_after_seconds: float | None, now: datetime) -> bool:
+    """Whether nobody has looked for so long that nobody may be left who can: a retired adapter, a lost machine."""
+    expected = timedelta(seconds=2 * (poll_after_seconds or 0))
+    return now - updated_at > max(expected, OBSERVATION_SILENCE)
