@@ -169,7 +169,7 @@ ROWS = (
     ),
     Row(
         27,
-        "approval expired, deadline passed before dispatch",
+        "owner paused or cancelled, approval expired, deadline passed, assumption changed before dispatch",
         "not granted, 0 effects",
         rows_dispatch.late_before_dispatch,
     ),

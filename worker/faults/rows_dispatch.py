@@ -91,6 +91,11 @@ async def every_write_times_out(scene: Scene) -> None:
     await scene.expect_end(told, "cancelled", "unavailable", effects=0)
     await scene.ask(late)
     await scene.expect_end(late, "expired", "unavailable", effects=0)
+    follows = scene.line(2, depends_on=(line.operation_id,))
+    await scene.ask(follows)
+    await scene.expect_end(follows, "completed", "verified", effects=1)
+    await scene.control_plane.pause_session(follows.owner.session, "to look")
+    await scene.control_plane.resume_session(follows.owner.session)
     marked = {path.name.removeprefix(f"fault.{TIME_OUT}") for path in scene.stage.state_dir.glob("fault.*")}
     # No adapter here takes back what it accepted.
     passed = {point.value for point in WRITES} - {FaultPoint.REFUSE_BEFORE_COMMIT.value}
@@ -249,3 +254,35 @@ async def late_before_dispatch(scene: Scene) -> None:
     expired = await scene.expect_end(unanswered, "expired", "unavailable", effects=0, attempts=())
     expect("an approval that comes late", await refused(scene.decide(expired, "approve")), "NOT_POSSIBLE")
     await scene.expect_end(holder, "completed", "verified", effects=1)
+    await _assumption_changed(scene)
+    await _owner_paused_and_cancelled(scene)
+
+
+async def _assumption_changed(scene: Scene) -> None:
+    subject = scene.parcel(decision=QUESTION)
+    await scene.ask(subject)
+    version = (await scene.until(subject, "awaiting_decision")).version
+    assumes = scene.parcel(decision=QUESTION, assumptions=({"subject": subject.operation_id, "version": version},))
+    await scene.ask(assumes)
+    await scene.until(assumes, "awaiting_decision")
+    await scene.control_plane.cancel(subject.operation_id, "changed")
+    await scene.approve(assumes)
+    stale = await scene.expect_end(assumes, "failed", "unavailable", effects=0, attempts=())
+    expect("why it was not granted", stale.problem and stale.problem.code, "STALE_ASSUMPTIONS")
+
+
+async def _owner_paused_and_cancelled(scene: Scene) -> None:
+    waits = scene.parcel(decision=QUESTION)
+    await scene.ask(waits)
+    await scene.until(waits, "awaiting_decision")
+    await scene.control_plane.pause_session(waits.owner.session, "to look")
+    await scene.approve(waits)
+
+    async def held_back() -> bool:
+        blocked = (await scene.get(waits)).blocked
+        return blocked is not None and blocked.code == "OWNER_PAUSED"
+
+    await scene.until_true("it is held back", held_back)
+    expect("effects while paused", len(scene.effects(waits)), 0)
+    await scene.control_plane.cancel_session(waits.owner.session, "enough")
+    await scene.expect_end(waits, "cancelled", "unavailable", effects=0, attempts=())
