@@ -21,6 +21,8 @@ class OperationSweep:
         return await workflow.execute_activity_method(
             OperationActivities.sweep,
             start_to_close_timeout=timedelta(minutes=10),
+            # A worker that is killed while it sweeps must not keep the next sweep waiting.
+            heartbeat_timeout=timedelta(seconds=30),
             retry_policy=RetryPolicy(maximum_attempts=3),
             summary="wake operations that nobody serves",
         )

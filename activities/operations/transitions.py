@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 from temporalio import activity
 
@@ -117,7 +118,12 @@ class Transitions(SessionSteps):
     @activity.defn
     async def sweep(self) -> Swept:
         """Wake every open operation whose workflow does not run, or whose turn it is."""
+        # At a worker's start it is no activity, and nobody waits to hear its heart.
         with typed():
-            ended = await self._parts.gateway.end_lost_calls()
-            swept = await sweeping.sweep(self._database, self._parts.engine, self.call_off_forgotten)
-            return swept.model_copy(update={"lost_calls": ended})
+            async with self.heart() if activity.in_activity() else nullcontext():
+                return await self._sweep()
+
+    async def _sweep(self) -> Swept:
+        ended = await self._parts.gateway.end_lost_calls()
+        swept = await sweeping.sweep(self._database, self._parts.engine, self.call_off_forgotten)
+        return swept.model_copy(update={"lost_calls": ended})

@@ -84,6 +84,17 @@ def is_being_verified(view: OperationView) -> bool:
     return view.state is State.COMPLETED and view.verification is Verification.PENDING
 
 
+WOKEN_BY_OTHERS = frozenset(
+    {
+        ErrorCode.LOCKED,
+        ErrorCode.DEPENDENCY_PENDING,
+        ErrorCode.DEPENDENCY_UNKNOWN,
+        ErrorCode.OWNER_PAUSED,
+    }
+)
+"""What keeps an operation from its dispatch until somebody says so. Everything else it asks about by itself."""
+
+
 class StepKind(StrEnum):
     """What a workflow can do next."""
 
@@ -142,9 +153,9 @@ def _time_limit(view: OperationView) -> datetime | None:
 def _queued(view: OperationView, limit: datetime | None) -> Step:
     if view.blocked is None:
         return Step(kind=StepKind.DISPATCH)
-    if view.blocked.code in (ErrorCode.NOT_READY, ErrorCode.ADAPTER_UNAVAILABLE, ErrorCode.ROUTE_BUSY):
-        return Step(kind=StepKind.AWAIT_READINESS, until=limit)
-    return Step(kind=StepKind.WAIT, until=limit)
+    if view.blocked.code in WOKEN_BY_OTHERS:
+        return Step(kind=StepKind.WAIT, until=limit)
+    return Step(kind=StepKind.AWAIT_READINESS, until=limit)
 
 
 def _should_cancel(view: OperationView) -> bool:

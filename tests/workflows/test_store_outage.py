@@ -13,9 +13,11 @@ from support.scripted import request, scripted
 from support.stack import Stack, settled
 
 
-@pytest.mark.parametrize("healthy_calls", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("healthy_calls", "faltering_calls"), [(0, 4), (1, 4), (2, 4), (3, 4), (1, 1)], ids=lambda number: str(number)
+)
 async def test_an_operation_waits_for_a_database_that_is_away(
-    stack: Stack, control_plane: ControlPlane, healthy_calls: int
+    stack: Stack, control_plane: ControlPlane, healthy_calls: int, faltering_calls: int
 ):
     adapter = scripted(stack.catalog)
     await stack.start()
@@ -26,7 +28,7 @@ async def test_an_operation_waits_for_a_database_that_is_away(
     async def faltering(work: Callable[[Any], Awaitable[Any]]) -> Any:
         nonlocal calls
         calls += 1
-        if healthy_calls < calls <= healthy_calls + 4:
+        if healthy_calls < calls <= healthy_calls + faltering_calls:
             raise Unavailable(ErrorCode.STORE_UNAVAILABLE, "the database does not answer")
         return await run(work)
 

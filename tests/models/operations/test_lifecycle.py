@@ -244,3 +244,12 @@ def test_the_next_step_of_a_row_is_the_one_its_state_asks_for(row: OperationView
 def test_waiting_is_never_negative() -> None:
     assert seconds_between(LATER, NOW) == timedelta(0)
     assert seconds_between(NOW, LATER) == timedelta(hours=1)
+
+
+@pytest.mark.parametrize("code", sorted(ErrorCode))
+def test_a_queued_operation_asks_again_by_itself_unless_somebody_else_will_wake_it(code: ErrorCode) -> None:
+    woken = {"LOCKED", "DEPENDENCY_PENDING", "DEPENDENCY_UNKNOWN", "OWNER_PAUSED"}
+
+    step = next_step(view("queued", blocked=Blocked(code=code, detail="")), NOW)
+
+    assert step.kind == ("wait" if code in woken else "await_readiness")
