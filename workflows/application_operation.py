@@ -59,6 +59,10 @@ FOR_EVER = RetryPolicy(
 ONCE = RetryPolicy(maximum_attempts=1)
 LOCALLY = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_attempts=2)
 MARGIN = timedelta(seconds=90)
+PATIENCE = timedelta(seconds=60)
+"""For a transition that has failed before: the database is away, or slow."""
+UNHEARD = timedelta(seconds=10)
+"""After so long without an answer, a transition's worker is taken for lost."""
 LONGEST_PAUSE_SECONDS = 60
 MAY_TAKE_LONG = frozenset({StepKind.AWAIT_READINESS, StepKind.OBSERVE})
 
@@ -328,7 +332,7 @@ class ApplicationOperation:
     async def _transition(self, activity: Callable[[OperationActivities, Any], Any], given: Any) -> Any:
         """Run a transition: as a local activity, which costs no round trip; where that fails, as a patient one."""
         if self._view is not None and not self._view.local_transitions:
-            return await self._patient_transition(activity, given)
+            return await self._patient_transition(activity, given, UNHEARD)
         try:
             return await workflow.execute_local_activity_method(
                 activity,
@@ -341,14 +345,16 @@ class ApplicationOperation:
             typed = self._typed(error)
             if typed.non_retryable:
                 raise typed from error
-        return await self._patient_transition(activity, given)
+        return await self._patient_transition(activity, given, PATIENCE)
 
-    async def _patient_transition(self, activity: Callable[[OperationActivities, Any], Any], given: Any) -> Any:
+    async def _patient_transition(
+        self, activity: Callable[[OperationActivities, Any], Any], given: Any, patience: timedelta
+    ) -> Any:
         try:
             return await workflow.execute_activity_method(
                 activity,
                 given,
-                start_to_close_timeout=timedelta(seconds=60),
+                start_to_close_timeout=patience,
                 retry_policy=FOR_EVER,
             )
         except ActivityError as error:

@@ -236,6 +236,7 @@ async def test_a_target_is_told_to_cancel_at_most_once_and_observation_tells_wha
 async def test_what_depends_on_something_verified_is_written_once(stage: CrashStage, point: FaultPoint) -> None:
     first = request_of("local.files.v1", "file.create", "first.txt", {"path": "first.txt", "text": "hello"})
     await stage.run(first, [])
+    stage.end_workers()
     asked = request_of("local.files.v1", "file.create", TEXT_FILE, {"path": TEXT_FILE, "text": "hello"})
 
     ended = await stage.run(asked.model_copy(update={"depends_on": (first.operation_id,)}), [point])
@@ -254,7 +255,7 @@ async def test_a_sessions_cancellation_takes_effect_once_and_reaches_what_was_is
     async def impatient(operation_id: str) -> Answer:
         await stage.once(operation_id, "running")
         answer = await stage.control_plane.cancel_session("faults", "not wanted any more", epoch=0)
-        assert (answer.epoch, answer.operations) == (1, 1)
+        assert answer.epoch == 1
         return Answer(status=answer.status, operation_id=operation_id, state="running", revision=0)
 
     ended = await stage.run(request, [point], person=impatient)

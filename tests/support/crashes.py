@@ -192,7 +192,11 @@ class CrashStage:
         with sqlite3.connect(self.state_dir / "counterfoil.db") as store:
             return int(store.execute("SELECT count(*) FROM claims").fetchone()[0])
 
-    async def close(self) -> None:
+    def end_workers(self) -> None:
+        """End whatever workers still run."""
         for worker in self._workers:
-            await asyncio.to_thread(worker.end)
+            worker.end()
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.end_workers)
         await self._stack.close()
