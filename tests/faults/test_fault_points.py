@@ -30,8 +30,10 @@ def test_a_point_that_is_not_registered_is_refused(fault: str, tmp_path: Path) -
 def test_every_write_has_a_point_just_before_its_commit() -> None:
     assert [point.value for point in WRITES] == [
         "open.before_commit",
+        "gate.before_commit",
         "prepare.before_commit",
         "command.before_commit",
+        "session.before_commit",
         "expire.before_commit",
         "journal.before_commit",
         "refuse.before_commit",
