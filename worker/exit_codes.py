@@ -61,6 +61,9 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.RESOURCE_MISMATCH,
             ErrorCode.ACCOUNT_MISMATCH,
             ErrorCode.WORKBOOK_EDIT_INVALID,
+            ErrorCode.MALFORMED_UPDATE,
+            ErrorCode.MALFORMED_POSITION,
+            ErrorCode.MARKDOWN_UNSUPPORTED,
         }
     ),
     ExitCode.REFUSED: frozenset(
@@ -89,6 +92,8 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.WORKBOOK_CORRUPT,
             ErrorCode.WORKBOOK_MISLABELLED,
             ErrorCode.WORKBOOK_UNSUPPORTED_CONTENT,
+            ErrorCode.DOCUMENT_UNSUPPORTED,
+            ErrorCode.OUTSIDE_ALLOWED_RANGES,
         }
     ),
     ExitCode.NOT_FOUND: frozenset(
@@ -101,6 +106,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.RECORD_NOT_FOUND,
             ErrorCode.BLOB_MISSING,
             ErrorCode.DEPENDENCY_NOT_FOUND,
+            ErrorCode.SNAPSHOT_UNAVAILABLE,
         }
     ),
     ExitCode.CONFLICT: frozenset(
@@ -116,6 +122,14 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.TARGET_EXISTS,
             ErrorCode.FENCED,
             ErrorCode.TOOL_CHANGED,
+            ErrorCode.HEAD_MOVED,
+            ErrorCode.TARGET_UNRESOLVED,
+            ErrorCode.PROJECTION_MISMATCH,
+            ErrorCode.RECEIPT_STALE,
+            ErrorCode.RECEIPT_MISMATCH,
+            ErrorCode.REPLY_CONFLICT,
+            ErrorCode.PLACEMENT_MISSING,
+            ErrorCode.PLACEMENT_AMBIGUOUS,
         }
     ),
     ExitCode.FORBIDDEN: frozenset(
@@ -125,6 +139,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.FORGED_CALLBACK,
             ErrorCode.SCOPE_MISSING,
             ErrorCode.TOOL_DENIED,
+            ErrorCode.EGRESS_REFUSED,
         }
     ),
     ExitCode.UNAVAILABLE: frozenset(
@@ -138,6 +153,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
             ErrorCode.DEPENDENCY_PENDING,
             ErrorCode.OWNER_PAUSED,
             ErrorCode.WRITE_FAILED,
+            ErrorCode.DOCUMENT_INCOMPLETE,
             ErrorCode.TARGET_BUSY,
             ErrorCode.TARGET_UNREACHABLE,
         }
@@ -145,6 +161,7 @@ MEANINGS: dict[ExitCode, frozenset[ErrorCode]] = {
     ExitCode.TIMED_OUT: frozenset({ErrorCode.TIMED_OUT, ErrorCode.ADAPTER_TIMED_OUT}),
     ExitCode.MEND_DEPLOYMENT: frozenset(
         {
+            ErrorCode.DOCUMENT_QUARANTINED,
             ErrorCode.STORE_BEHIND,
             ErrorCode.STORE_SCHEMA,
             ErrorCode.BLOB_CORRUPT,

@@ -1,0 +1,1 @@
+"""Collaborative documents: the durable log and its head, captures, receipts, proposals, retention."""
