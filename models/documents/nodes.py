@@ -50,6 +50,10 @@ class TextNode:
     def text(self) -> str:
         return "".join(run.text for run in self.runs)
 
+    @property
+    def length_utf16(self) -> int:
+        return sum(utf16_length(run.text) for run in self.runs)
+
 
 @dataclass(frozen=True, slots=True)
 class Element:
@@ -77,4 +81,4 @@ Node: TypeAlias = "Element | TextNode"
 
 def utf16_length(text: str) -> int:
     """The length of a text as JavaScript counts it: characters beyond U+FFFF count twice."""
-    return len(text) + sum(character > "\uffff" for character in text) if not text.isascii() else len(text)
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
