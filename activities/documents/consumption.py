@@ -68,7 +68,9 @@ class Consumption:
             view, reason = await asyncio.to_thread(self._view, snapshot)
         except ValueError as error:
             raise Refusal(
-                ErrorCode.SNAPSHOT_UNAVAILABLE, f"the snapshot's record cannot be read: {error}"[:500], subject=snapshot_id
+                ErrorCode.SNAPSHOT_UNAVAILABLE,
+                f"the snapshot's record cannot be read: {error}"[:500],
+                subject=snapshot_id,
             ) from error
         receipt = await self._database.run(
             lambda work: self._received(work, snapshot, message_id, consumer_generation, reason, actor)
@@ -265,7 +267,9 @@ class Consumption:
 def shown_view(snapshot: ActionSnapshot, markdown: str) -> FrozenView:
     """What of a snapshot may be shown outside: the text within both its context and its egress boundary."""
     text = shown(markdown, snapshot.context, snapshot.egress)
-    target = None if snapshot.target is None else text.placed(snapshot.target.markdown_start, snapshot.target.markdown_end)
+    target = (
+        None if snapshot.target is None else text.placed(snapshot.target.markdown_start, snapshot.target.markdown_end)
+    )
     return FrozenView(
         document_id=snapshot.document_id,
         label=snapshot.label,

@@ -149,5 +149,8 @@ def _mismatch(message_id: str, detail: str) -> Refusal:
 
 def _conflict(reply: Reply, detail: str) -> Refusal:
     return Refusal(
-        ErrorCode.REPLY_CONFLICT, detail, subject=reply.reply_id, remedy="use the standing reply, or give a new one a new id"
+        ErrorCode.REPLY_CONFLICT,
+        detail,
+        subject=reply.reply_id,
+        remedy="use the standing reply, or give a new one a new id",
     )

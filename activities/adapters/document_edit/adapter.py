@@ -190,7 +190,10 @@ class DocumentEdit:
     def _desk(self) -> DocumentDesk:
         if self.desk is None:
             raise Unavailable(
-                ErrorCode.ADAPTER_UNAVAILABLE, "this process serves no documents", subject=ROUTE_ID, remedy="use a worker"
+                ErrorCode.ADAPTER_UNAVAILABLE,
+                "this process serves no documents",
+                subject=ROUTE_ID,
+                remedy="use a worker",
             )
         return self.desk
 

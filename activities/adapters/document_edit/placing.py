@@ -225,6 +225,8 @@ def _alone(node: Node) -> str | Node:
 
 def _missing(live: LiveDocument, detail: str) -> Refusal:
     return Refusal(
-        ErrorCode.PLACEMENT_MISSING, detail, subject=live.document_id, remedy="draft the change again from the present text"
+        ErrorCode.PLACEMENT_MISSING,
+        detail,
+        subject=live.document_id,
+        remedy="draft the change again from the present text",
     )
-

@@ -244,5 +244,3 @@ def _size(node: Node) -> int:
     if not node.children and node.name in LEAVES:
         return 1
     return 2 + sum(_size(child) for child in node.children)
-
-

@@ -126,7 +126,9 @@ class Items:
         return holder.value if holder is not None and isinstance(holder.value, YType) else None
 
     def _link(self, item: Item, branch: YType, left: Item | None, right: Item | None) -> None:
-        if (left is None and (right is None or right.left is not None)) or (left is not None and left.right is not right):
+        if (left is None and (right is None or right.left is not None)) or (
+            left is not None and left.right is not right
+        ):
             left = self._after_concurrent(item, branch, left, right)
         item.left = left
         if left is not None:
@@ -285,7 +287,15 @@ def _rest(item: Item, offset: int) -> Item:
         value = value[offset:]
     origin = item.origin if item.kind == Kind.GC else (item.client, item.clock + offset - 1)
     return Item(
-        item.client, item.clock + offset, item.kind, item.length - offset, value, origin, item.right_origin, None, item.key
+        item.client,
+        item.clock + offset,
+        item.kind,
+        item.length - offset,
+        value,
+        origin,
+        item.right_origin,
+        None,
+        item.key,
     )
 
 

@@ -291,7 +291,5 @@ def is_whole(merged: bytes, loaded: bytes) -> bool:
         if structs[-1].clock + structs[-1].length > known.get(client, 0):
             return False
     return all(
-        clock + length <= known.get(client, 0)
-        for client, ranges in given.deletions.items()
-        for clock, length in ranges
+        clock + length <= known.get(client, 0) for client, ranges in given.deletions.items() for clock, length in ranges
     )
