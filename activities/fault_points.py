@@ -67,10 +67,33 @@ class FaultPoint(StrEnum):
     DELIVERY_POSTED = "delivery.posted"
     DELIVERY_RECORDED = "delivery.recorded"
     WAKE_BEFORE_SIGNAL = "wake.before_signal"
+    # documents
+    APPEND_BEFORE_COMMIT = "document.append.before_commit"
+    APPEND_COMMITTED = "document.append.committed"
+    COMPACT_BLOB_PUT = "document.compact.blob_put"
+    COMPACT_BEFORE_COMMIT = "document.compact.before_commit"
+    COMPACT_COMMITTED = "document.compact.committed"
+    CAPTURE_BLOBS_PUT = "document.capture.blobs_put"
+    CAPTURE_BEFORE_COMMIT = "document.capture.before_commit"
+    CAPTURE_COMMITTED = "document.capture.committed"
+    EDIT_BEFORE_COMMIT = "document.edit.before_commit"
+    EDIT_COMMITTED = "document.edit.committed"
+    FETCH_BEFORE_COMMIT = "document.fetch.before_commit"
+    FETCH_COMMITTED = "document.fetch.committed"
+    REPLY_BEFORE_COMMIT = "document.reply.before_commit"
+    REPLY_COMMITTED = "document.reply.committed"
+    ACKNOWLEDGE_BEFORE_COMMIT = "document.acknowledge.before_commit"
+    ACKNOWLEDGE_COMMITTED = "document.acknowledge.committed"
+    CONDEMN_BEFORE_COMMIT = "document.condemn.before_commit"
+    CONDEMNED = "document.condemn.committed"
+    REMOVED = "document.condemn.removed"
+    FORGET_BEFORE_COMMIT = "document.forget.before_commit"
 
 
-WRITES = tuple(point for point in FaultPoint if point.endswith(".before_commit"))
-"""Every write of the store, each by the point that it passes just before it commits."""
+DOCUMENT_POINTS = tuple(point for point in FaultPoint if point.startswith("document."))
+"""The points of documents; the others are met by operations."""
+WRITES = tuple(point for point in FaultPoint if point.endswith(".before_commit") and point not in DOCUMENT_POINTS)
+"""Every write of an operation, each by the point that it passes just before it commits."""
 TIME_OUT = "timeout:"
 EVERY_WRITE = "every"
 

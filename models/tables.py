@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Column, DateTime, Dialect, Index, Table, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy import Column, DateTime, Dialect, Index, LargeBinary, Table, Text, TypeDecorator, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 
@@ -273,6 +273,131 @@ class DeliveryRow(SQLModel):
     settled_at: datetime | None = _at()
 
 
+class DocumentRow(SQLModel):
+    """The truth about one collaborative document: its head, and the snapshot that its log goes on from."""
+
+    __tablename__ = "documents"
+    __table_args__ = (Index("ix_documents_tail", "state", "updated_at"),)
+
+    id: str = Field(primary_key=True, max_length=180)
+    workspace: str = Field(max_length=200)
+    generation: int = 1
+    sequence: int = 0
+    """Counts the updates ever appended."""
+    snapshot: str | None = _json()
+    snapshot_sequence: int = 0
+    """The newest update that the snapshot holds. Those after it are in the log."""
+    state: str = Field(default="live", max_length=16)
+    problem: str | None = _json()
+    receipt: str | None = _json()
+    ledger_version: int = 0
+    created_at: datetime = _at(nullable=False)
+    updated_at: datetime = _at(nullable=False)
+
+    @property
+    def session(self) -> str:
+        """The timeline of its own entries."""
+        return f"document/{self.id}"
+
+
+class DocumentUpdateRow(SQLModel):
+    """One update, byte for byte as it came. Acknowledged once this row is committed."""
+
+    __tablename__ = "document_updates"
+    __table_args__ = (Index("ix_document_updates_digest", "document_id", "digest"),)
+
+    document_id: str = Field(primary_key=True, max_length=180)
+    sequence: int = Field(primary_key=True)
+    digest: str = Field(max_length=71)
+    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    actor: str = _json(nullable=False)
+    at: datetime = _at(nullable=False)
+
+
+class DocumentEditRow(SQLModel):
+    """What became of an operation's edit of a document. Attempts up to `fence` can no longer make it."""
+
+    __tablename__ = "document_edits"
+
+    operation_id: str = Field(primary_key=True, max_length=64)
+    document_id: str = Field(max_length=180)
+    fence: int = 0
+    applied: str | None = _json()
+    at: datetime = _at(nullable=False)
+
+
+class ActionSnapshotRow(SQLModel):
+    """A captured version of a document for one action. Never changed."""
+
+    __tablename__ = "action_snapshots"
+    __table_args__ = (Index("ux_action_snapshots_capture", "capture_id", unique=True),)
+
+    id: str = Field(primary_key=True, max_length=200)
+    capture_id: str = Field(max_length=200)
+    request_digest: str = Field(max_length=71)
+    document_id: str = Field(max_length=180)
+    workspace: str = Field(max_length=200)
+    session: str = Field(max_length=200)
+    message_id: str | None = Field(default=None, max_length=200)
+    contract: str = _json(nullable=False)
+    ledger_version: int = 0
+    created_at: datetime = _at(nullable=False)
+
+
+class ConsumptionReceiptRow(SQLModel):
+    """One fetch of a snapshot, by one consumer generation; bound to a reply once."""
+
+    __tablename__ = "consumption_receipts"
+    __table_args__ = (
+        Index("ux_consumption_receipts", "message_id", "snapshot_id", "consumer_generation", unique=True),
+    )
+
+    id: str = Field(primary_key=True, max_length=64)
+    message_id: str = Field(max_length=200)
+    snapshot_id: str = Field(max_length=200)
+    consumer_generation: int
+    workspace: str = Field(max_length=200)
+    session: str = Field(max_length=200)
+    contract: str = _json(nullable=False)
+    reply_id: str | None = Field(default=None, max_length=200)
+    acknowledged_at: datetime | None = _at()
+    ledger_version: int = 0
+    at: datetime = _at(nullable=False)
+
+
+class ReplyRow(SQLModel):
+    """The reply that stands for a message."""
+
+    __tablename__ = "replies"
+    __table_args__ = (Index("ux_replies_message", "message_id", unique=True),)
+
+    reply_id: str = Field(primary_key=True, max_length=200)
+    message_id: str = Field(max_length=200)
+    contract: str = _json(nullable=False)
+    at: datetime = _at(nullable=False)
+
+
+class UseRow(SQLModel):
+    """Something that is kept, by name, and who needs it."""
+
+    __tablename__ = "uses"
+
+    subject: str = Field(primary_key=True, max_length=200)
+    """A blob's digest, or an action snapshot's id."""
+    holder_kind: str = Field(primary_key=True, max_length=32)
+    holder: str = Field(primary_key=True, max_length=200)
+
+
+class CondemnedRow(SQLModel):
+    """A blob that nothing uses and that is being removed. Nobody may begin to use it until this row is gone."""
+
+    __tablename__ = "condemned"
+
+    digest: str = Field(primary_key=True, max_length=71)
+    until: datetime = _at(nullable=False)
+    """Its remover deletes no bytes after this."""
+
+
 class Sessions(SessionRow, table=True):
     """The table of sessions."""
 
@@ -317,6 +442,38 @@ class Deliveries(DeliveryRow, table=True):
     """The table of callbacks."""
 
 
+class Documents(DocumentRow, table=True):
+    """The table of documents."""
+
+
+class DocumentUpdates(DocumentUpdateRow, table=True):
+    """The table of documents' updates."""
+
+
+class DocumentEdits(DocumentEditRow, table=True):
+    """The table of operations' edits of documents."""
+
+
+class ActionSnapshots(ActionSnapshotRow, table=True):
+    """The table of action snapshots."""
+
+
+class ConsumptionReceipts(ConsumptionReceiptRow, table=True):
+    """The table of consumption receipts."""
+
+
+class Replies(ReplyRow, table=True):
+    """The table of replies."""
+
+
+class Uses(UseRow, table=True):
+    """The table of uses."""
+
+
+class Condemned(CondemnedRow, table=True):
+    """The table of blobs that are being removed."""
+
+
 def table_of(row: type[SQLModel]) -> Table:
     """The table of a kind of row."""
     return SQLModel.metadata.tables[str(row.__tablename__)]
@@ -332,3 +489,11 @@ PERMISSIONS = table_of(PermissionRow)
 TOOL_CALLS = table_of(ToolCallRow)
 LEDGER = table_of(LedgerRow)
 DELIVERIES = table_of(DeliveryRow)
+DOCUMENTS = table_of(DocumentRow)
+DOCUMENT_UPDATES = table_of(DocumentUpdateRow)
+DOCUMENT_EDITS = table_of(DocumentEditRow)
+ACTION_SNAPSHOTS = table_of(ActionSnapshotRow)
+CONSUMPTION_RECEIPTS = table_of(ConsumptionReceiptRow)
+REPLIES = table_of(ReplyRow)
+USES = table_of(UseRow)
+CONDEMNED = table_of(CondemnedRow)

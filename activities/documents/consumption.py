@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import dataclass
 
+from pydantic import ValidationError
 from sqlalchemy import bindparam, func, select
 
 from counterfoil.activities.documents import snapshots
+from counterfoil.activities.documents.uses import use
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
+from counterfoil.activities.store import ledger
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
+from counterfoil.activities.store.ledger import Entry
 from counterfoil.activities.store.prepared import Prepared
 from counterfoil.activities.store.unit import UnitOfWork
-from counterfoil.models.common import SYSTEM, Actor
+from counterfoil.models.common import SYSTEM, Actor, digest_of
 from counterfoil.models.documents.boundaries import shown
 from counterfoil.models.documents.consumption import (
     CommittedReply,
@@ -34,7 +39,6 @@ from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unav
 from counterfoil.models.tables import (
     CONSUMPTION_RECEIPTS,
     REPLIES,
-    ActionSnapshotRow,
     ConsumptionReceiptRow,
     ReplyRow,
 )
@@ -56,27 +60,44 @@ class Consumption:
         self._checkpoint = checkpoint
 
     async def fetch(
-        self, message_id: str, snapshot_id: str, consumer_generation: int, *, actor: Actor = SYSTEM
+        self,
+        message_id: str,
+        snapshot_id: str,
+        consumer_generation: int,
+        *,
+        conversation: str | None = None,
+        actor: Actor = SYSTEM,
     ) -> Fetched:
         """The frozen view that a message is about, and a receipt for it; the same receipt again in one generation.
 
-        Raises `Refusal`: `NOT_FOUND` for a snapshot that never was, `RECEIPT_MISMATCH` for one of another message or
-        for a generation that was taken over; `Unavailable` where the stores are away, which says nothing of the view.
+        A snapshot that is missing, or that fails its checksum, has a receipt too: it says `unavailable`, so that the
+        turn does not wait for ever. Raises `Refusal` (`RECEIPT_MISMATCH`) for a snapshot of another message or a
+        generation that was taken over; `Unavailable` where the stores are away, which says nothing of the view.
         """
-        try:
-            snapshot = await self._database.read(lambda work: _of_message(work, message_id, snapshot_id))
-            view, reason = await asyncio.to_thread(self._view, snapshot)
-        except ValueError as error:
-            raise Refusal(
-                ErrorCode.SNAPSHOT_UNAVAILABLE,
-                f"the snapshot's record cannot be read: {error}"[:500],
-                subject=snapshot_id,
-            ) from error
-        receipt = await self._database.run(
-            lambda work: self._received(work, snapshot, message_id, consumer_generation, reason, actor)
-        )
+        snapshot, view, reason = await self._opened(message_id, snapshot_id, conversation)
+        asked = _Asked(message_id, snapshot_id, consumer_generation, conversation, snapshot, reason)
+        receipt = await self._database.run(lambda work: self._received(work, asked, actor))
         self._checkpoint(FaultPoint.FETCH_COMMITTED)
         return Fetched(receipt=receipt, view=view if receipt.fetch_outcome is FetchOutcome.AVAILABLE else None)
+
+    async def _opened(
+        self, message_id: str, snapshot_id: str, conversation: str | None
+    ) -> tuple[ActionSnapshot | None, FrozenView | None, str]:
+        try:
+            snapshot = await self._database.read(lambda work: snapshots.find(work, snapshot_id))
+        except ValidationError:
+            return None, None, "its record cannot be read"
+        except Refusal as refusal:
+            return None, None, refusal.detail
+        if snapshot.message_id not in (None, message_id) or conversation not in (None, snapshot.conversation):
+            raise Refusal(
+                ErrorCode.RECEIPT_MISMATCH,
+                "the snapshot was captured for another message or conversation",
+                subject=message_id,
+                remedy="fetch the snapshot that the message names",
+            )
+        view, reason = await asyncio.to_thread(self._view, snapshot)
+        return snapshot, view, reason
 
     async def reply(self, reply: Reply, *, actor: Actor = SYSTEM) -> CommittedReply:
         """Commit a reply under its receipt; the standing one again where it is the same.
@@ -131,74 +152,49 @@ class Consumption:
             return None, error.detail
         return shown_view(snapshot, markdown), ""
 
-    async def _received(
-        self,
-        work: UnitOfWork,
-        snapshot: ActionSnapshot,
-        message_id: str,
-        generation: int,
-        reason: str,
-        actor: Actor,
-    ) -> ConsumptionReceipt:
-        taken = await _locked(work, snapshot.snapshot_id)
-        receipt_id = _receipt_id(message_id, snapshot.snapshot_id, generation)
-        row = await work.session.get(ConsumptionReceiptRow, receipt_id)
+    async def _received(self, work: UnitOfWork, asked: _Asked, actor: Actor) -> ConsumptionReceipt:
+        receipt_id = _receipt_id(asked)
+        row = await work.session.get(ConsumptionReceiptRow, receipt_id, lock=True)
         if row is not None:
             receipt = _receipt(row)
-            if receipt.fetch_outcome is FetchOutcome.AVAILABLE and reason:
+            if receipt.fetch_outcome is FetchOutcome.AVAILABLE and asked.reason:
                 raise Refusal(
                     ErrorCode.SNAPSHOT_UNAVAILABLE,
-                    f"it was opened before in this generation, and cannot be any more: {reason}",
-                    subject=snapshot.snapshot_id,
+                    f"it was opened before in this generation, and cannot be any more: {asked.reason}",
+                    subject=asked.snapshot_id,
                     remedy="begin a new generation, whose receipt says that it cannot be opened",
                 )
             return receipt
-        newest = await _newest(work, message_id)
-        if generation < newest:
+        newest = await _newest(work, asked.message_id)
+        if asked.generation < newest:
             raise Refusal(
                 ErrorCode.RECEIPT_MISMATCH,
-                f"generation {newest} has taken over from generation {generation}",
-                subject=message_id,
+                f"generation {newest} has taken over from generation {asked.generation}",
+                subject=asked.message_id,
                 remedy="stop: a newer attempt is at work",
             )
-        receipt = ConsumptionReceipt(
-            receipt_id=receipt_id,
-            conversation=snapshot.conversation,
-            message_id=message_id,
-            snapshot_id=snapshot.snapshot_id,
-            consumer_generation=generation,
-            fetch_outcome=FetchOutcome.UNAVAILABLE if reason else FetchOutcome.AVAILABLE,
-            reason=reason[:1000],
-            binding=snapshot.reference.binding,
+        receipt = _new_receipt(asked, receipt_id, work)
+        snapshot = asked.snapshot
+        row = ConsumptionReceiptRow(
+            id=receipt_id,
+            message_id=asked.message_id,
+            snapshot_id=asked.snapshot_id,
+            consumer_generation=asked.generation,
+            workspace="" if snapshot is None else snapshot.workspace,
+            session=receipt.conversation or f"message/{asked.message_id}"[:200],
+            contract=receipt.model_dump_json(exclude={"reply_id", "acknowledged_at"}),
             at=work.now,
         )
-        work.session.add(
-            ConsumptionReceiptRow(
-                id=receipt_id,
-                message_id=message_id,
-                snapshot_id=snapshot.snapshot_id,
-                consumer_generation=generation,
-                contract=receipt.model_dump_json(exclude={"reply_id", "acknowledged_at"}),
-                reply_id=None,
-                acknowledged_at=None,
-                at=work.now,
-            )
-        )
-        snapshots.note(
-            work,
-            taken,
-            "action_snapshot_fetched",
-            f"generation {generation} opened it for {message_id}: {receipt.fetch_outcome}",
-            actor,
-            receipt=receipt_id,
-            outcome=receipt.fetch_outcome,
-        )
+        work.session.add(row)
+        if snapshot is not None:
+            await use(work, snapshot.snapshot_id, "receipt", receipt_id)
+        summary = f"generation {asked.generation} opened {asked.snapshot_id}: {receipt.fetch_outcome}"
+        _note(work, row, "action_snapshot_fetched", summary, actor, outcome=receipt.fetch_outcome)
         self._checkpoint(FaultPoint.FETCH_BEFORE_COMMIT)
         return receipt
 
     async def _replied(self, work: UnitOfWork, reply: Reply, actor: Actor) -> CommittedReply:
         row, receipt = await _echoed(work, reply.message_id, reply.receipt_id)
-        taken = await _locked(work, receipt.snapshot_id)
         if reply.proposes:
             require_supported(receipt, reply.message_id)
         standing = await _standing(work, reply)
@@ -225,15 +221,8 @@ class Consumption:
                     at=work.now,
                 )
             )
-        snapshots.note(
-            work,
-            taken,
-            "reply_committed",
-            f"the reply {reply.reply_id} {how} by generation {receipt.consumer_generation}",
-            actor,
-            receipt=receipt.receipt_id,
-            content=reply.content_digest,
-        )
+        summary = f"the reply {reply.reply_id} {how} by generation {receipt.consumer_generation}"
+        _note(work, row, "reply_committed", summary, actor, reply=reply.reply_id, content=reply.content_digest)
         self._checkpoint(FaultPoint.REPLY_BEFORE_COMMIT)
         return standing
 
@@ -241,7 +230,6 @@ class Consumption:
         self, work: UnitOfWork, message_id: str, receipt_id: str, reply_id: str, actor: Actor
     ) -> ConsumptionReceipt:
         row, receipt = await _echoed(work, message_id, receipt_id)
-        taken = await _locked(work, receipt.snapshot_id)
         if row.reply_id != reply_id:
             raise Refusal(
                 ErrorCode.RECEIPT_MISMATCH,
@@ -251,15 +239,8 @@ class Consumption:
             )
         if row.acknowledged_at is None:
             row.acknowledged_at = work.now
-            snapshots.note(
-                work,
-                taken,
-                "message_acknowledged",
-                f"generation {receipt.consumer_generation} has dealt with {message_id}",
-                actor,
-                receipt=receipt_id,
-                reply=reply_id,
-            )
+            summary = f"generation {receipt.consumer_generation} has dealt with {message_id}"
+            _note(work, row, "message_acknowledged", summary, actor, reply=reply_id)
         self._checkpoint(FaultPoint.ACKNOWLEDGE_BEFORE_COMMIT)
         return _receipt(row)
 
@@ -281,22 +262,36 @@ def shown_view(snapshot: ActionSnapshot, markdown: str) -> FrozenView:
     )
 
 
-async def _of_message(work: UnitOfWork, message_id: str, snapshot_id: str) -> ActionSnapshot:
-    snapshot = await snapshots.find(work, snapshot_id)
-    if snapshot.message_id is not None and snapshot.message_id != message_id:
-        raise Refusal(
-            ErrorCode.RECEIPT_MISMATCH,
-            "the snapshot was captured for another message",
-            subject=message_id,
-            remedy="fetch the snapshot that the message names",
-        )
-    return snapshot
+@dataclass(frozen=True)
+class _Asked:
+    message_id: str
+    snapshot_id: str
+    generation: int
+    conversation: str | None
+    snapshot: ActionSnapshot | None
+    reason: str
+    """Why the view cannot be had; empty where it can."""
 
 
-async def _locked(work: UnitOfWork, snapshot_id: str) -> ActionSnapshotRow:
-    row = await work.session.get(ActionSnapshotRow, snapshot_id, lock=True)
-    assert row is not None
-    return row
+def _new_receipt(asked: _Asked, receipt_id: str, work: UnitOfWork) -> ConsumptionReceipt:
+    snapshot = asked.snapshot
+    missing = digest_of({"missing": asked.snapshot_id})
+    return ConsumptionReceipt(
+        receipt_id=receipt_id,
+        conversation=asked.conversation if snapshot is None else snapshot.conversation,
+        message_id=asked.message_id,
+        snapshot_id=asked.snapshot_id,
+        consumer_generation=asked.generation,
+        fetch_outcome=FetchOutcome.UNAVAILABLE if asked.reason else FetchOutcome.AVAILABLE,
+        reason=asked.reason[:1000],
+        binding=missing if snapshot is None else snapshot.reference.binding,
+        at=work.now,
+    )
+
+
+def _note(work: UnitOfWork, row: ConsumptionReceiptRow, kind: str, summary: str, actor: Actor, **data: object) -> None:
+    data |= {"message": row.message_id, "snapshot": row.snapshot_id, "generation": row.consumer_generation}
+    ledger.append(work, row, Entry(kind=kind, summary=summary, actor=actor, data=data))
 
 
 async def _newest(work: UnitOfWork, message_id: str) -> int:
@@ -326,6 +321,6 @@ def _receipt(row: ConsumptionReceiptRow) -> ConsumptionReceipt:
     return receipt.model_copy(update={"reply_id": row.reply_id, "acknowledged_at": row.acknowledged_at})
 
 
-def _receipt_id(message_id: str, snapshot_id: str, generation: int) -> str:
-    claim = hashlib.sha256(f"{message_id}\x00{snapshot_id}\x00{generation}".encode()).hexdigest()
-    return f"receipt-{claim[:40]}"
+def _receipt_id(asked: _Asked) -> str:
+    claim = f"{asked.message_id}\x00{asked.snapshot_id}\x00{asked.generation}"
+    return f"receipt-{hashlib.sha256(claim.encode()).hexdigest()[:40]}"

@@ -6,6 +6,7 @@ Reading checks the digest every time: bytes that are not what their name says ar
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,6 +67,27 @@ class BlobStore:
                 remedy="restore this blob from a backup; nothing was served from it",
             )
         return data
+
+    def digests(self, *, older_than: datetime) -> list[str]:
+        """The digests of all bytes that were put before an instant. Raises `Unavailable`."""
+        try:
+            return sorted(
+                "sha256:" + str(found["path"]).rpartition("/")[2]
+                for page in obstore.list(self._store, prefix="sha256")
+                for found in page
+                if found["last_modified"] < older_than
+            )
+        except (BaseError, OSError) as error:
+            raise _away(error) from error
+
+    def remove(self, digest: str) -> None:
+        """Remove bytes; harmless where there are none. Raises `Unavailable`."""
+        try:
+            obstore.delete(self._store, _path(digest))
+        except FileNotFoundError:
+            return
+        except (BaseError, OSError) as error:
+            raise _away(error) from error
 
     def _has(self, path: str, size_bytes: int) -> bool:
         # A shorter file is a write that a crash cut off: put it again.

@@ -19,10 +19,23 @@ from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import SYSTEM, Actor, canonical_json
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.operations.outcomes import Evidence
-from counterfoil.models.tables import LEDGER, SESSIONS, LedgerRow, OperationRow, PermissionRow, SessionRow, ToolCallRow
+from counterfoil.models.tables import (
+    LEDGER,
+    SESSIONS,
+    ActionSnapshotRow,
+    ConsumptionReceiptRow,
+    DocumentRow,
+    LedgerRow,
+    OperationRow,
+    PermissionRow,
+    SessionRow,
+    ToolCallRow,
+)
 
 OPERATION = "operation"
-Subject = OperationRow | SessionRow | PermissionRow | ToolCallRow
+Subject = (
+    OperationRow | SessionRow | PermissionRow | ToolCallRow | DocumentRow | ActionSnapshotRow | ConsumptionReceiptRow
+)
 """What entries are about. Its row counts its versions."""
 
 _KINDS: dict[type[Subject], str] = {
@@ -30,6 +43,9 @@ _KINDS: dict[type[Subject], str] = {
     SessionRow: "session",
     PermissionRow: "permission",
     ToolCallRow: "tool_call",
+    DocumentRow: "document",
+    ActionSnapshotRow: "action_snapshot",
+    ConsumptionReceiptRow: "consumption_receipt",
 }
 DATA_LIMIT_BYTES = 4096
 

@@ -6,10 +6,12 @@ textblock, or some children of one node. Only that place is edited, so that whoe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from counterfoil.models.documents.markdown.blocks import is_empty
+from counterfoil.models.documents.markdown.shapes import is_same_kind, reads_alike
 from counterfoil.models.documents.nodes import Element, Node, Run, TextNode, utf16_length
 
 Path: TypeAlias = tuple[int, ...]
@@ -37,46 +39,57 @@ class ChildrenChange:
 
 
 Change: TypeAlias = TextChange | ChildrenChange
-Same: TypeAlias = Callable[[Node, Node], bool]
 
 
-def difference(old: Element, new: Element, same: Same) -> Change | None:
+def difference(old: Element, new: Element) -> Change | None:
     """The one change that makes `old` read as `new`; None where it does already.
 
-    `same` says whether two nodes read alike: what a reading cannot tell apart is left as it is in `old`. Identities of
-    `new` do not matter; those of `old` are kept wherever nothing changes.
+    What a reading cannot tell apart is left as it is in `old`; its identities are kept wherever nothing changes.
     """
-    return _between(old, new, same, ())
+    return _between(old, new, ())
 
 
-def _between(old: Element, new: Element, same: Same, path: Path) -> Change | None:
-    start = _common(old.children, new.children, same)
-    rest_old, rest_new = old.children[start:], new.children[start:]
-    tail = _common(rest_old[::-1], rest_new[::-1], same)
-    end = len(old.children) - tail
-    replaced, replacing = old.children[start:end], new.children[start : len(new.children) - tail]
+def _between(old: Element, new: Element, path: Path) -> Change | None:
+    said = _said(old, new)
+    before = [old.children[index] for index in said]
+    start = _common(before, new.children)
+    tail = _common(before[start:][::-1], new.children[start:][::-1])
+    replaced, replacing = said[start : len(said) - tail], new.children[start : len(new.children) - tail]
     if not replaced and not replacing:
         return None
     if len(replaced) == len(replacing) == 1:
-        within = _within(replaced[0], replacing[0], same, (*path, start))
+        within = _within(old.children[replaced[0]], replacing[0], (*path, replaced[0]))
         if within is not None:
             return within
-    return ChildrenChange(path, start, end, replacing)
+    if replaced:
+        return ChildrenChange(path, replaced[0], replaced[-1] + 1, replacing)
+    at = said[start] if start < len(said) else said[-1] + 1 if said else len(old.children)
+    return ChildrenChange(path, at, at, replacing)
 
 
-def _within(old: Node, new: Node, same: Same, path: Path) -> Change | None:
+def _said(old: Element, new: Element) -> list[int]:
+    """The children of `old` that a reading shows: where `new` has no empty block, those of `old` are not to be told."""
+    keep = any(isinstance(child, Element) and is_empty((child,)) for child in new.children)
+    return [
+        index
+        for index, child in enumerate(old.children)
+        if keep or isinstance(child, TextNode) or not is_empty((child,))
+    ]
+
+
+def _within(old: Node, new: Node, path: Path) -> Change | None:
     """The change inside one node that keeps the node itself, if there is one."""
     if isinstance(old, TextNode) and isinstance(new, TextNode):
         return _in_text(old, new, path)
-    if isinstance(old, Element) and isinstance(new, Element) and (old.name, old.attrs) == (new.name, new.attrs):
-        return _between(old, new, same, path)
+    if isinstance(old, Element) and isinstance(new, Element) and is_same_kind(old, new):
+        return _between(old, new, path)
     return None
 
 
-def _common(old: Sequence[Node], new: Sequence[Node], same: Same) -> int:
+def _common(old: Sequence[Node], new: Sequence[Node]) -> int:
     length = 0
     for one, other in zip(old, new, strict=False):
-        if not same(one, other):
+        if not reads_alike(one, other):
             break
         length += 1
     return length

@@ -7,6 +7,7 @@ an approved passage makes it a placement problem, and nothing is changed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pycrdt import Doc
@@ -24,10 +25,12 @@ from counterfoil.activities.adapters.document_edit.desk import Applied, Document
 from counterfoil.activities.adapters.document_edit.placing import Passage, bind, located, spliced, work_out
 from counterfoil.models.common import digest_bytes, digest_of, utc_now
 from counterfoil.models.documents.boundaries import AllowedRanges
+from counterfoil.models.documents.heads import Head
 from counterfoil.models.documents.markdown.parsing import parse
 from counterfoil.models.documents.markdown.projection import Projection, project
 from counterfoil.models.documents.snapshots import ActionSnapshot
 from counterfoil.models.documents.targets import DocumentTarget
+from counterfoil.models.documents.text import DocumentText
 from counterfoil.models.documents.yjs.index import DocumentIndex
 from counterfoil.models.documents.yjs.update import covers, decode_state_vector
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
@@ -53,7 +56,7 @@ from counterfoil.models.operations.route import PreparationSupport, ReplayGuaran
 
 TRIES = 6
 """How often an edit is worked out anew because somebody typed meanwhile."""
-_SHOWN = 400
+_SHOWN = 2000
 
 
 class DocumentEdit:
@@ -105,21 +108,18 @@ class DocumentEdit:
         try:
             snapshot = desk.snapshot(asked.snapshot_id, asked.receipt_id)
             _check_snapshot(snapshot, asked)
-            live = desk.look(asked.document_id)
-            proposal = bind(live, snapshot.snapshot_id, _bounds(snapshot), asked.changes)
-            passages = located(live, proposal)
-            work_out(live, passages)
+            proposal, preview = desk.look(asked.document_id, lambda live: _rehearsed(live, snapshot, asked))
         except Unavailable:
             raise
         except CounterfoilError as error:
             return Failed(code=error.code, detail=error.detail[:4000])
         material = context.blobs.put(proposal.model_dump_json().encode(), "application/json")
         return Prepared(
-            summary=f"{len(passages)} change{'s' if len(passages) != 1 else ''} to {asked.document_id}",
-            preview=_preview(live.projection, passages),
+            summary=f"{len(asked.changes)} change{'s' if len(asked.changes) != 1 else ''} to {asked.document_id}",
+            preview=preview,
             versions=(BoundVersion(resource=order.resources[0], version=_version(proposal)),),
             material=material,
-            data={"snapshot_id": snapshot.snapshot_id, "document_generation": live.head.generation},
+            data={"snapshot_id": snapshot.snapshot_id, "document_generation": proposal.generation},
         )
 
     def execute(self, context: AdapterContext, order: Order) -> Completed | Failed | UnknownEffect:
@@ -128,8 +128,7 @@ class DocumentEdit:
         proposal = _proposal(context, order)
         for _ in range(TRIES):
             try:
-                live = desk.look(asked.document_id)
-                edit = _edit(context, order, live, proposal)
+                edit = desk.look(asked.document_id, lambda live: _edit(context, order, live, proposal))
             except CounterfoilError as error:
                 # Nothing was appended yet, whatever it was that could not be read.
                 return Failed(code=error.code, detail=error.detail[:4000])
@@ -167,7 +166,7 @@ class DocumentEdit:
         try:
             proposal = _proposal(context, order)
             applied = desk.settle(context.operation_id, asked.document_id, 0)
-            live = desk.look(asked.document_id)
+            now = desk.look(asked.document_id, _now)
         except CounterfoilError as error:
             return VerificationUnavailable(detail=error.detail)
         observed_at = utc_now()
@@ -175,17 +174,17 @@ class DocumentEdit:
             facts: dict[str, Any] = {"found": "absent"}
             evidence = Evidence(source=_source(asked.document_id), observed_at=observed_at, facts=facts)
             return Contradicted(evidence=evidence, detail="the document has no record of the edit")
-        doubt = _doubt(applied, proposal, live)
+        doubt = _doubt(applied, proposal, now)
         evidence = Evidence(
             source=_source(asked.document_id),
             observed_at=observed_at,
-            version=f"{live.head.generation}.{live.head.sequence}",
+            version=f"{now.head.generation}.{now.head.sequence}",
             digest=applied.after_digest,
-            facts={"sequence": applied.sequence, "read_at_sequence": live.head.sequence},
+            facts={"sequence": applied.sequence, "read_at_sequence": now.head.sequence},
         )
         if doubt is not None:
             return Contradicted(evidence=evidence, detail=doubt)
-        return Verified(evidence=evidence, result=_result(applied, live.projection.digest == applied.after_digest))
+        return Verified(evidence=evidence, result=_result(applied, now.digest == applied.after_digest))
 
     def _desk(self) -> DocumentDesk:
         if self.desk is None:
@@ -196,6 +195,27 @@ class DocumentEdit:
                 remedy="use a worker",
             )
         return self.desk
+
+
+@dataclass(frozen=True)
+class _Now:
+    """What a verification needs of the live document."""
+
+    head: Head
+    state_vector: dict[int, int]
+    digest: str
+
+
+def _now(live: LiveDocument) -> _Now:
+    return _Now(live.head, live.index.state_vector, live.projection.digest)
+
+
+def _rehearsed(live: LiveDocument, snapshot: ActionSnapshot, asked: EditDocument) -> tuple[BoundProposal, Preview]:
+    """The proposal bound to its passages, after it was seen that the edit can be made."""
+    proposal = bind(live, snapshot.snapshot_id, _bounds(snapshot), asked.changes)
+    passages = located(live, proposal)
+    work_out(live, passages)
+    return proposal, _preview(live.projection, passages)
 
 
 def _edit(context: AdapterContext, order: Order, live: LiveDocument, proposal: BoundProposal) -> Edit:
@@ -212,16 +232,16 @@ def _edit(context: AdapterContext, order: Order, live: LiveDocument, proposal: B
     )
 
 
-def _doubt(applied: Applied, proposal: BoundProposal, live: LiveDocument) -> str | None:
-    """What speaks against the edit's having been made as approved, read from the stored bytes alone."""
+def _doubt(applied: Applied, proposal: BoundProposal, now: _Now) -> str | None:
+    """What speaks against the edit's having been made as approved, derived from the stored bytes alone."""
     index = DocumentIndex.build(applied.before)
     before = project(index.document())
     at_the_time = LiveDocument(
-        document_id=live.document_id,
-        head=live.head.model_copy(update={"generation": applied.document_generation}),
+        document_id=applied.document_id,
+        head=Head(generation=applied.document_generation, sequence=applied.sequence - 1),
         update=applied.before,
         index=index,
-        text=type(live.text).of(index.document()),
+        text=DocumentText.of(index.document()),
         projection=before,
     )
     try:
@@ -234,9 +254,8 @@ def _doubt(applied: Applied, proposal: BoundProposal, live: LiveDocument) -> str
     after = project(DocumentIndex.build(doc.get_update()).document())
     if after.markdown != project(parse(spliced(before.markdown, passages))).markdown:
         return "the document after the edit does not read as the approved change says"
-    if live.head.generation == applied.document_generation and not covers(
-        live.index.state_vector, decode_state_vector(doc.get_state())
-    ):
+    edited = decode_state_vector(doc.get_state())
+    if now.head.generation == applied.document_generation and not covers(now.state_vector, edited):
         return "the document has lost the edit"
     return None
 

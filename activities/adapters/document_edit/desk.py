@@ -5,9 +5,10 @@ Blocking calls, made from the adapter's own thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from counterfoil.models.documents.heads import Head
 from counterfoil.models.documents.markdown.projection import Projection
@@ -15,10 +16,12 @@ from counterfoil.models.documents.snapshots import ActionSnapshot
 from counterfoil.models.documents.text import DocumentText
 from counterfoil.models.documents.yjs.index import DocumentIndex
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class LiveDocument:
-    """A document as it is at `head`, checked against its checksums."""
+    """A document as it is at `head`, checked against its checksums. Valid only while it is being looked at."""
 
     document_id: str
     head: Head
@@ -63,8 +66,11 @@ class Applied:
 class DocumentDesk(Protocol):
     """The documents, as far as the edit adapter sees them. Every method may raise `Unavailable`."""
 
-    def look(self, document_id: str) -> LiveDocument:
-        """The document now. Raises `Refusal`: `NOT_FOUND`, `DOCUMENT_QUARANTINED`, `DOCUMENT_INCOMPLETE`."""
+    def look(self, document_id: str, reading: Callable[[LiveDocument], T]) -> T:
+        """What `reading` makes of the document now; the document changes for nobody meanwhile, and for all afterwards.
+
+        Raises what `reading` raises, and `Refusal`: `NOT_FOUND`, `DOCUMENT_QUARANTINED`.
+        """
         ...
 
     def snapshot(self, snapshot_id: str, receipt_id: str | None) -> ActionSnapshot:

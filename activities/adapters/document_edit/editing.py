@@ -11,7 +11,7 @@ from typing import Any
 from pycrdt import Doc, XmlElement, XmlFragment, XmlText
 
 from counterfoil.models.documents.changes import Change, ChildrenChange, Path, TextChange
-from counterfoil.models.documents.nodes import Element, Mark, Node, Run, TextNode
+from counterfoil.models.documents.nodes import Mark, Node, Run, TextNode
 
 
 def apply_change(doc: Doc[Any], change: Change, root: str = "prosemirror") -> None:
@@ -49,7 +49,7 @@ def _write(text: XmlText, at_bytes: int, runs: tuple[Run, ...]) -> None:
     for run in runs:
         # Text takes on the marks of what stands before it: those it does not carry are ended by name.
         around = _marks_at(text, at_bytes)
-        ended = {name: None for name in used | around.keys()}
+        ended = dict.fromkeys(used | around.keys())
         text.insert(at_bytes, run.text, {**ended, **_attributes(run.marks)})
         at_bytes += len(run.text.encode())
 
@@ -67,10 +67,14 @@ def _marks_at(text: XmlText, at_bytes: int) -> Mapping[str, Any]:
 def _insert(parent: XmlFragment | XmlElement, index: int, node: Node) -> None:
     if isinstance(node, TextNode):
         parent.children.insert(index, XmlText())
-        _write(parent.children[index], 0, node.runs)
+        text = parent.children[index]
+        assert isinstance(text, XmlText)
+        _write(text, 0, node.runs)
         return
-    parent.children.insert(index, XmlElement(node.name, {name: value for name, value in node.attrs.items()}))
+    attributes: dict[str, Any] = dict(node.attrs)
+    parent.children.insert(index, XmlElement(node.name, attributes))
     placed = parent.children[index]
+    assert isinstance(placed, XmlElement)
     for at, child in enumerate(node.children):
         _insert(placed, at, child)
 

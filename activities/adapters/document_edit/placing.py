@@ -23,7 +23,6 @@ from counterfoil.models.documents.anchoring import Ambiguous, Found, Missing, an
 from counterfoil.models.documents.changes import difference
 from counterfoil.models.documents.markdown.parsing import parse
 from counterfoil.models.documents.markdown.projection import Projection, project
-from counterfoil.models.documents.nodes import Element, Node
 from counterfoil.models.documents.positions import Nowhere
 from counterfoil.models.documents.targets import DocumentTarget, Unresolved, resolve_target
 from counterfoil.models.documents.yjs.index import DocumentIndex
@@ -92,7 +91,7 @@ def work_out(live: LiveDocument, passages: Sequence[Passage], root: str = "prose
     document, projection = index.document(), project(index.document(), live.projection)
     for passage in sorted(passages, key=lambda one: one.start, reverse=True):
         wanted = parse(spliced(projection.markdown, [passage]), like=document)
-        change = difference(document, wanted, reads_alike)
+        change = difference(document, wanted)
         if change is None:
             continue
         so_far = doc.get_state()
@@ -109,11 +108,6 @@ def spliced(markdown: str, passages: Sequence[Passage]) -> str:
     for passage in sorted(passages, key=lambda one: one.start, reverse=True):
         markdown = markdown[: passage.start] + passage.replacement + markdown[passage.end :]
     return markdown
-
-
-def reads_alike(one: Node, other: Node) -> bool:
-    """Whether two nodes read the same in Markdown."""
-    return _alone(one) == _alone(other)
 
 
 def _prove(live: LiveDocument, passages: Sequence[Passage], after: Projection) -> None:
@@ -217,10 +211,6 @@ def _check_bounds(live: LiveDocument, within: DocumentTarget | None, passages: S
 
 def _digest(live: LiveDocument, passage: Passage) -> str:
     return digest_bytes(live.projection.markdown[passage.start : passage.end].encode())
-
-
-def _alone(node: Node) -> str | Node:
-    return project(Element("doc", (node,))).markdown if isinstance(node, Element) else node.runs
 
 
 def _missing(live: LiveDocument, detail: str) -> Refusal:

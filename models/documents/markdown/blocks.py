@@ -141,7 +141,7 @@ class _Writer:
                 self._chunk.extents[child.id] = (self._at, self._at)
 
     def _container(self, element: Element, mark: str, inner: str, prefix: str) -> None:
-        if _is_empty(element.children):
+        if is_empty(element.children):
             self._put(mark.rstrip())
             self._skip(element.children)
             return
@@ -152,7 +152,7 @@ class _Writer:
         """The blocks in an element, with an empty line between each two, or without."""
         begun, after_list = False, False
         for group in groups(element.children):
-            if _is_empty(group.nodes):
+            if is_empty(group.nodes):
                 self._skip(group.nodes)
                 continue
             if begun:
@@ -202,7 +202,7 @@ class _Writer:
         inner = prefix + " " * len(mark)
         if checked is not None:
             self._task(item, checked, mark, inner, tight)
-        elif _is_empty(item.children):
+        elif is_empty(item.children):
             self._put(mark.rstrip())
             self._skip(item.children)
         else:
@@ -215,11 +215,11 @@ class _Writer:
         """A task's sign belongs to its first paragraph; where there is none, a reader makes one."""
         self._put(f"{mark}[{'x' if checked else ' '}]")
         first = next(groups(item.children), None)
-        if first is None or _is_empty(item.children):
+        if first is None or is_empty(item.children):
             self._skip(item.children)
             return
         opens = first.block is None or block_of(first.block) is Block.PARAGRAPH
-        if opens and not _is_empty(first.nodes):
+        if opens and not is_empty(first.nodes):
             self._put(" ")
             self._children(item, inner, tight=tight)
             return
@@ -275,7 +275,7 @@ class _Writer:
     def _table(self, element: Element, prefix: str) -> None:
         rows = [(row, _cells(row)) for row in element.children if _cells(row)]
         columns = max(len(cells) for _, cells in rows)
-        aligned = [_alignment(cell) for cell in rows[0][1]] + [""] * (columns - len(rows[0][1]))
+        aligned = [alignment_of(cell) for cell in rows[0][1]] + [""] * (columns - len(rows[0][1]))
         if any(len(cells) != columns for _, cells in rows) or len(rows) != len(element.children):
             self._chunk.losses.append(Loss(LossKind.STRUCTURE, element.id, "rows of different lengths"))
         for index, (row, cells) in enumerate(rows):
@@ -302,7 +302,7 @@ class _Writer:
         block = block_of(cell)
         spanned = [name for name in ("colspan", "rowspan") if cell.attrs.get(name) not in (None, 1, "1")]
         self._lose(cell, *unspelled(cell, block or Block.TABLE_CELL), *spanned)
-        if (block is Block.TABLE_HEADER) is not is_header or _alignment(cell) != align:
+        if (block is Block.TABLE_HEADER) is not is_header or alignment_of(cell) != align:
             self._chunk.losses.append(Loss(LossKind.STRUCTURE, cell.id, "a cell unlike its row or column"))
         for index, group in enumerate(_leaves(cell)):
             if index:
@@ -363,7 +363,8 @@ def _cells(row: Node) -> list[Element]:
     return [cell for cell in row.children if isinstance(cell, Element) and block_of(cell) in CELLS]
 
 
-def _alignment(cell: Element) -> str:
+def alignment_of(cell: Element) -> str:
+    """How a cell is aligned; empty where it is not."""
     align = attribute(cell, "alignment", "align")
     return align if isinstance(align, str) and align in _RULES else ""
 
@@ -377,7 +378,7 @@ def _leaves(cell: Element) -> Iterator[Group]:
             yield from _leaves(group.block)
 
 
-def _is_empty(nodes: Sequence[Node]) -> bool:
+def is_empty(nodes: Sequence[Node]) -> bool:
     """Whether nothing of the nodes would be written: paragraphs without content, and nodes around them without words."""
     for node in nodes:
         if isinstance(node, TextNode):
@@ -388,17 +389,17 @@ def _is_empty(nodes: Sequence[Node]) -> bool:
         if block is Block.HARD_BREAK:
             continue
         if block is Block.PARAGRAPH or (block is None and node.children):
-            if not _is_empty(node.children):
+            if not is_empty(node.children):
                 return False
             continue
-        if block is Block.TABLE and not any(_cells(row) for row in node.children) and _is_empty(node.children):
+        if block is Block.TABLE and not any(_cells(row) for row in node.children) and is_empty(node.children):
             continue
         return False
     return True
 
 
 def _is_tight(element: Element) -> bool:
-    if all(isinstance(item, Element) and _is_empty(item.children) for item in element.children):
+    if all(isinstance(item, Element) and is_empty(item.children) for item in element.children):
         return True
     return element.attrs.get("tight") is not False and all(_is_simple(item) for item in element.children)
 
@@ -407,7 +408,7 @@ def _is_simple(item: Node) -> bool:
     """One paragraph, and perhaps lists that may follow it without an empty line."""
     if isinstance(item, TextNode):
         return False
-    blocks = [group for group in groups(item.children) if not _is_empty(group.nodes)]
+    blocks = [group for group in groups(item.children) if not is_empty(group.nodes)]
     if not blocks:
         return True
     first = blocks[0].block
@@ -422,6 +423,6 @@ def _may_follow(element: Element) -> bool:
     if block not in LISTS or not element.children or not _is_tight(element):
         return False
     first = element.children[0]
-    if isinstance(first, TextNode) or _is_empty(first.children):
+    if isinstance(first, TextNode) or is_empty(first.children):
         return False
     return block is not Block.ORDERED_LIST or order_of(element) == 1

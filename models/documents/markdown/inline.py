@@ -26,7 +26,7 @@ from counterfoil.models.documents.markdown.losses import Loss, LossKind
 from counterfoil.models.documents.markdown.schema import Block, Style, attribute, block_of, style_of, unspelled
 from counterfoil.models.documents.nodes import Element, ItemId, Json, Mark, Node, TextNode, utf16_length
 
-ORDER = (Style.LINK, Style.STRONG, Style.EM, Style.STRIKE)
+ORDER: tuple[Style, ...] = (Style.LINK, Style.STRONG, Style.EM, Style.STRIKE)
 """Marks that open together open in this order. Code is always the innermost."""
 
 
@@ -177,7 +177,8 @@ def _tokens(pieces: list[_Piece]) -> list[Token]:
     tokens: list[Token] = []
     standing: list[tuple[Style, Mark]] = []
     for index, piece in enumerate(pieces):
-        wanted = {style: mark for style, mark in piece.styles.items() if style is not Style.CODE}
+        wanted = dict(piece.styles)
+        wanted.pop(Style.CODE, None)
         keep = 0
         while keep < len(standing) and wanted.get(standing[keep][0]) == standing[keep][1]:
             keep += 1
@@ -270,8 +271,8 @@ class _Writer:
         if "\x00" in raw:
             self._written.losses.append(Loss(LossKind.CHARACTER, piece.branch, "NUL cannot be written"))
             raw = raw.replace("\x00", "\ufffd")
-        before = tokens[index - 1] if index else ("edge", None)
-        after = tokens[index + 1] if index + 1 < len(tokens) else ("edge", None)
+        before: Token = tokens[index - 1] if index else ("edge", None)
+        after: Token = tokens[index + 1] if index + 1 < len(tokens) else ("edge", None)
         lead = self._edge(raw[0], before, "close", "open", piece)
         trail = self._edge(raw[-1], after, "open", "close", piece) if len(raw) > 1 or not lead else ""
         middle = raw[1 if lead else 0 : len(raw) - (1 if trail else 0)]

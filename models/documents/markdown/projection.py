@@ -11,11 +11,11 @@ from enum import StrEnum
 from functools import cached_property
 
 from counterfoil.models.common import digest_bytes
-from counterfoil.models.documents.markdown.blocks import Chunk, Group, _is_empty, groups, write_block
+from counterfoil.models.documents.markdown.blocks import Chunk, Group, groups, is_empty, write_block
 from counterfoil.models.documents.markdown.escaping import offsets
 from counterfoil.models.documents.markdown.inline import Span
 from counterfoil.models.documents.markdown.losses import Loss, LossKind
-from counterfoil.models.documents.nodes import Element, ItemId, TextNode, utf16_length
+from counterfoil.models.documents.nodes import Element, ItemId, utf16_length
 from counterfoil.models.documents.positions import Branch, Place
 
 BETWEEN = "\n\n"
@@ -189,7 +189,7 @@ def project(document: Element, previous: Projection | None = None) -> Projection
         kept = known.get((id(group.block), is_list)) if group.block is not None else None
         if kept is not None:
             chunk: Chunk | None = kept[1]
-        elif _is_empty(group.nodes):
+        elif is_empty(group.nodes):
             chunks.append((group, False, None))
             continue
         else:
@@ -258,3 +258,13 @@ def _place_in(span: Span, offset: int) -> Place:
             else span.raw
         )
     return Place(span.branch, span.offset + utf16_length(raw))
+
+
+def _length(text: str, unit: Unit) -> int:
+    match unit:
+        case Unit.CODE_POINTS:
+            return len(text)
+        case Unit.UTF16:
+            return utf16_length(text)
+        case Unit.BYTES:
+            return len(text.encode())

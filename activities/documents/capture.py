@@ -1,0 +1,403 @@
+"""Captures a document for one action: the stable protocol, on the server.
+
+Wait until the log covers what the editor has seen; load; resolve the target; derive the Markdown; hash; put the bytes;
+then, in one transaction under the row, check that the head has not moved, let the log go on from this very snapshot,
+publish the projection receipt and keep the action snapshot. Where the head moved, all of it is done again: a few times
+beside the writers, and the last time with the row held, so that it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from typing import TypeVar
+
+from counterfoil.activities.documents import log as logs
+from counterfoil.activities.documents import snapshots
+from counterfoil.activities.documents.compaction import MEDIA_TYPE, Moved, head_moved, put_in_place
+from counterfoil.activities.documents.loading import Documents, Loaded
+from counterfoil.activities.documents.uses import BeingRemoved, keeping, use
+from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
+from counterfoil.activities.store.blobs import BlobStore
+from counterfoil.activities.store.database import Database
+from counterfoil.activities.store.unit import UnitOfWork
+from counterfoil.models.common import SYSTEM, Actor, BlobRef, digest_bytes
+from counterfoil.models.documents.boundaries import AllowedRanges, Boundary, ContextBoundary, EgressBoundary
+from counterfoil.models.documents.captures import (
+    AffirmedRecheck,
+    CaptureRequest,
+    Reach,
+    Recapture,
+    Recheck,
+    WorkingOn,
+    require_recapturable,
+)
+from counterfoil.models.documents.heads import Head
+from counterfoil.models.documents.markdown.projection import Unit
+from counterfoil.models.documents.receipts import ProjectionReceipt
+from counterfoil.models.documents.snapshots import ActionSnapshot
+from counterfoil.models.documents.targets import (
+    ActionTarget,
+    DocumentTarget,
+    Repaired,
+    Unresolved,
+    resolve_target,
+)
+from counterfoil.models.documents.yjs.update import decode_state_vector
+from counterfoil.models.errors import ErrorCode, Refusal
+from counterfoil.models.tables import DocumentRow
+
+B = TypeVar("B", bound=Boundary)
+
+TRIES = 6
+"""How often a capture begins anew. The last time, writers wait for it."""
+PATIENCE_SECONDS = 10.0
+MARKDOWN = "text/markdown; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The target of a capture, and the snapshot it was taken from, if it was."""
+
+    target: DocumentTarget | None
+    snapshot_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Everything of a capture that follows from one head."""
+
+    head: Head
+    content: bytes
+    markdown: bytes
+    losses: int
+    state_vector_digest: str
+    target: ActionTarget | None
+    target_bytes: tuple[int, int]
+
+
+class Capturer:
+    """Takes action snapshots, and projection receipts."""
+
+    def __init__(
+        self,
+        database: Database,
+        blobs: BlobStore,
+        documents: Documents,
+        checkpoint: Checkpoint = no_fault,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._database = database
+        self._blobs = blobs
+        self._documents = documents
+        self._checkpoint = checkpoint
+        self._patience_seconds = patience_seconds
+
+    async def capture(self, request: CaptureRequest, *, actor: Actor = SYSTEM) -> ActionSnapshot:
+        """The snapshot of this capture; the same one again for the same request.
+
+        Raises `Refusal`: `NOT_FOUND`, `DOCUMENT_QUARANTINED`, `DOCUMENT_INCOMPLETE`, `TARGET_UNRESOLVED`,
+        `PROJECTION_MISMATCH`, `HEAD_MOVED`, `IDEMPOTENCY_CONFLICT`, `NOT_POSSIBLE` for a second recapture.
+        """
+        standing = await self._database.read(lambda work: snapshots.captured(work, request.capture_id, request.digest))
+        if standing is not None:
+            return standing
+        chosen = await self._chosen(request)
+        if request.state_vector is not None:
+            await self._documents.covering(
+                request.document_id, request.state_vector, patience_seconds=self._patience_seconds
+            )
+        for _ in range(TRIES - 1):
+            taken = await self._documents.read(request.document_id, lambda loaded: _take(loaded, request, chosen))
+            try:
+                return await self._committed(request, chosen, taken, actor)
+            except Moved:
+                continue
+        return await self._holding(request, chosen, actor)
+
+    async def receipt(self, document_id: str) -> ProjectionReceipt:
+        """Compact the document and publish the receipt of its Markdown, as before a review.
+
+        Raises `Refusal`: `NOT_FOUND`, `DOCUMENT_QUARANTINED`, `HEAD_MOVED`.
+        """
+        for _ in range(TRIES):
+            taken = await self._documents.read(document_id, lambda loaded: _take(loaded, None, Chosen(None)))
+            try:
+                return await self._published(document_id, taken)
+            except Moved:
+                continue
+        raise head_moved(document_id)
+
+    async def _published(self, document_id: str, taken: Taken) -> ProjectionReceipt:
+        refs: list[BlobRef] = []
+
+        async def put() -> None:
+            refs[:] = await self._put(taken)
+
+        async def publish(work: UnitOfWork) -> ProjectionReceipt:
+            receipt = await self._admit(work, document_id, taken, refs[0], refs[1])
+            self._checkpoint(FaultPoint.CAPTURE_BEFORE_COMMIT)
+            return receipt
+
+        return await keeping(self._database, put, publish)
+
+    async def _chosen(self, request: CaptureRequest) -> Chosen:
+        match request.choice:
+            case WorkingOn(target=target):
+                _require_same_document(request, target.document_id)
+                return Chosen(target)
+            case Recapture(snapshot_id=snapshot_id) | Recheck(snapshot_id=snapshot_id):
+                first = await self._database.read(lambda work: snapshots.find(work, snapshot_id))
+                _require_same_document(request, first.document_id)
+                if isinstance(request.choice, Recapture):
+                    require_recapturable(request, first_choice=first.chosen_by, first_message=first.message_id)
+                return Chosen(None if first.target is None else first.target.target, snapshot_id)
+            case AffirmedRecheck(snapshot_id=snapshot_id, target=target):
+                first = await self._database.read(lambda work: snapshots.find(work, snapshot_id))
+                _require_same_document(request, first.document_id)
+                _require_same_document(request, target.document_id)
+                if first.target is not None:
+                    await self._documents.read(
+                        request.document_id, lambda loaded: _require_unresolved(loaded, first.target)
+                    )
+                return Chosen(target, snapshot_id)
+            case _:
+                return Chosen(None)
+
+    async def _committed(self, request: CaptureRequest, chosen: Chosen, taken: Taken, actor: Actor) -> ActionSnapshot:
+        refs: list[BlobRef] = []
+
+        async def put() -> None:
+            refs[:] = await self._put(taken)
+
+        async def commit(work: UnitOfWork) -> ActionSnapshot:
+            return await self._commit(work, request, chosen, taken, refs[0], refs[1], actor)
+
+        snapshot = await keeping(self._database, put, commit)
+        self._checkpoint(FaultPoint.CAPTURE_COMMITTED)
+        return snapshot
+
+    async def _holding(self, request: CaptureRequest, chosen: Chosen, actor: Actor) -> ActionSnapshot:
+        """Capture with the row held. Writers wait for as long as it takes to read the document and put its bytes."""
+
+        async def run(work: UnitOfWork) -> ActionSnapshot:
+            loaded = await self._documents.newest_in(work, request.document_id)
+            taken = _take(loaded, request, chosen)
+            return await self._commit(work, request, chosen, taken, *await self._put(taken), actor)
+
+        async with self._documents.lock_of(request.document_id), self._documents.guarding():
+            try:
+                snapshot = await self._database.run(run)
+            except (Moved, BeingRemoved):
+                raise head_moved(request.document_id) from None
+            finally:
+                self._documents.forget(request.document_id)
+        self._checkpoint(FaultPoint.CAPTURE_COMMITTED)
+        return snapshot
+
+    async def _put(self, taken: Taken) -> tuple[BlobRef, BlobRef]:
+        content = await asyncio.to_thread(self._blobs.put, taken.content, MEDIA_TYPE)
+        markdown = await asyncio.to_thread(self._blobs.put, taken.markdown, MARKDOWN)
+        self._checkpoint(FaultPoint.CAPTURE_BLOBS_PUT)
+        return content, markdown
+
+    async def _commit(
+        self,
+        work: UnitOfWork,
+        request: CaptureRequest,
+        chosen: Chosen,
+        taken: Taken,
+        content: BlobRef,
+        markdown: BlobRef,
+        actor: Actor,
+    ) -> ActionSnapshot:
+        standing = await snapshots.captured(work, request.capture_id, request.digest)
+        if standing is not None:
+            return standing
+        receipt = await self._admit(work, request.document_id, taken, content, markdown)
+        row = await logs.locked(work, request.document_id)
+        snapshot = _snapshot(request, chosen, taken, row, content, receipt)
+        snapshots.add(work, snapshot, request.digest, actor)
+        for digest in sorted({content.digest, markdown.digest}):
+            await use(work, digest, "action_snapshot", snapshot.snapshot_id)
+        await use(work, snapshot.snapshot_id, *holder_of(snapshot))
+        if chosen.snapshot_id is not None:
+            await use(work, chosen.snapshot_id, "action_snapshot", snapshot.snapshot_id)
+        self._checkpoint(FaultPoint.CAPTURE_BEFORE_COMMIT)
+        return snapshot
+
+    async def _admit(
+        self, work: UnitOfWork, document_id: str, taken: Taken, content: BlobRef, markdown: BlobRef
+    ) -> ProjectionReceipt:
+        """Snapshot and Markdown, admitted together where the head is still the one they were derived from."""
+        row = await logs.locked(work, document_id)
+        if logs.head_of(row) != taken.head:
+            raise Moved
+        if logs.snapshot_of(row) != content or row.snapshot_sequence != row.sequence:
+            await put_in_place(work, row, content, taken.head.sequence)
+        await use(work, markdown.digest, "document", document_id)
+        head = logs.head_of(row)
+        receipt = ProjectionReceipt(
+            document_id=document_id,
+            generation=head.generation,
+            snapshot_digest=content.digest,
+            head=head,
+            projection_digest=markdown.digest,
+            projection=markdown,
+            at=work.now,
+        )
+        row.receipt = receipt.model_dump_json()
+        return receipt
+
+
+def holder_of(snapshot: ActionSnapshot) -> tuple[str, str]:
+    """Who an action snapshot is kept for."""
+    if snapshot.message_id is not None:
+        return "message", snapshot.message_id
+    return "capture", snapshot.capture_id
+
+
+def current_receipt(row: DocumentRow) -> ProjectionReceipt | None:
+    """The receipt of a document's live state, if it has one."""
+    if row.receipt is None:
+        return None
+    receipt = ProjectionReceipt.model_validate_json(row.receipt)
+    return receipt if receipt.head == logs.head_of(row) else None
+
+
+def _take(loaded: Loaded, request: CaptureRequest | None, chosen: Chosen) -> Taken:
+    if request is not None and request.generation not in (None, loaded.head.generation):
+        raise Refusal(
+            ErrorCode.HEAD_MOVED,
+            f"the document is in generation {loaded.head.generation}, the editor has {request.generation}",
+            subject=loaded.document_id,
+            remedy="load the document anew",
+        )
+    projection = loaded.projection
+    _check_projection(loaded, request)
+    content = loaded.snapshot()
+    target, target_bytes = None, (0, 0)
+    if chosen.target is not None:
+        target, target_bytes = _target(loaded, chosen.target, digest_bytes(content))
+    return Taken(
+        head=loaded.head,
+        content=content,
+        markdown=projection.encoded,
+        losses=len(projection.losses),
+        state_vector_digest=digest_bytes(loaded.state_vector),
+        target=target,
+        target_bytes=target_bytes,
+    )
+
+
+def _target(loaded: Loaded, target: DocumentTarget, snapshot_digest: str) -> tuple[ActionTarget, tuple[int, int]]:
+    found = resolve_target(loaded.index, loaded.text, target)
+    projection = loaded.projection
+    if isinstance(found, Unresolved):
+        raise _unresolved(loaded.document_id, str(found.reason))
+    placed = projection.markdown_range(found.range.start, found.range.end)
+    if placed is None:
+        raise _unresolved(loaded.document_id, "it has no place in the Markdown")
+    made = ActionTarget(
+        document_id=loaded.document_id,
+        target=target,
+        generation=loaded.head.generation,
+        snapshot_digest=snapshot_digest,
+        text_digest=digest_bytes(found.text.encode()),
+        resolution=found.how if isinstance(found, Repaired) else "relative",
+        markdown_start=placed[0],
+        markdown_end=placed[1],
+    )
+    return made, (projection.converted(placed[0], Unit.BYTES), projection.converted(placed[1], Unit.BYTES))
+
+
+def _snapshot(
+    request: CaptureRequest,
+    chosen: Chosen,
+    taken: Taken,
+    row: DocumentRow,
+    content: BlobRef,
+    receipt: ProjectionReceipt,
+) -> ActionSnapshot:
+    return ActionSnapshot(
+        snapshot_id=snapshot_id(request.capture_id),
+        capture_id=request.capture_id,
+        document_id=request.document_id,
+        workspace=row.workspace,
+        purpose=request.purpose,
+        chosen_by=request.choice.by,
+        chosen_from=chosen.snapshot_id,
+        conversation=request.conversation,
+        message_id=request.message_id,
+        label=request.label,
+        head=receipt.head,
+        snapshot=content,
+        state_vector_digest=taken.state_vector_digest,
+        projection=receipt.projection,
+        losses=taken.losses,
+        target=taken.target,
+        context=_boundary(ContextBoundary, request.context, taken),
+        allowed=_boundary(AllowedRanges, request.changes, taken),
+        egress=_boundary(EgressBoundary, request.egress, taken),
+        receipt=receipt,
+        created_at=receipt.at,
+    )
+
+
+def snapshot_id(capture_id: str) -> str:
+    """The id of a capture's snapshot."""
+    return f"snapshot-{hashlib.sha256(capture_id.encode()).hexdigest()[:40]}"
+
+
+def _boundary(kind: type[B], reach: Reach, taken: Taken) -> B:
+    if reach is Reach.NOTHING:
+        return kind.nothing()
+    if reach is Reach.WHOLE or taken.target is None:
+        return kind.everything()
+    return kind.of(*taken.target_bytes)
+
+
+def _check_projection(loaded: Loaded, request: CaptureRequest | None) -> None:
+    """An editor's own Markdown must be the derived one, where both have seen the same."""
+    if request is None or request.projection_digest in (None, loaded.projection.digest):
+        return
+    seen = None if request.state_vector is None else decode_state_vector(request.state_vector)
+    if seen is not None and seen != loaded.state:
+        return  # others have typed since: the derived one is newer
+    raise Refusal(
+        ErrorCode.PROJECTION_MISMATCH,
+        "the editor's Markdown is not what the document reads as",
+        subject=loaded.document_id,
+        remedy="synchronise the document, and serialise it again",
+    )
+
+
+def _require_unresolved(loaded: Loaded, target: ActionTarget | None) -> None:
+    if target is not None and not isinstance(resolve_target(loaded.index, loaded.text, target.target), Unresolved):
+        raise Refusal(
+            ErrorCode.NOT_POSSIBLE,
+            "the proposal's own target is still in the document: it is not exchanged for another",
+            subject=loaded.document_id,
+            remedy="check the proposal again with its own target",
+        )
+
+
+def _require_same_document(request: CaptureRequest, document_id: str) -> None:
+    if document_id != request.document_id:
+        raise Refusal(
+            ErrorCode.RESOURCE_MISMATCH,
+            "the target is of another document",
+            subject=request.document_id,
+            remedy="name the document that the target was set in",
+        )
+
+
+def _unresolved(document_id: str, why: str) -> Refusal:
+    return Refusal(
+        ErrorCode.TARGET_UNRESOLVED,
+        f"the target is not in the document any more, or not certainly: {why}",
+        subject=document_id,
+        remedy="choose the target again; it is never widened",
+    )
