@@ -32,6 +32,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from counterfoil.activities.adapters.catalog import Catalog, promised
+from counterfoil.activities.documents.system import DocumentSystem
 from counterfoil.activities.operations import permissions, records
 from counterfoil.activities.operations.creation import conflict, parse_request, refuse_by_others
 from counterfoil.activities.operations.inputs import start_argument
@@ -39,6 +40,7 @@ from counterfoil.activities.operations.views import plain
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork
+from counterfoil.control_plane.documents import DocumentsClient
 from counterfoil.control_plane.reader import OperationReader
 from counterfoil.models.common import Actor, Contract, Identifier, Scope, utc_now
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
@@ -82,6 +84,7 @@ class ControlPlane(OperationReader):
         scopes: Sequence[Scope] = tuple(Scope),
         timeout_seconds: float = 60,
         blobs: BlobStore | None = None,
+        documents: DocumentSystem | None = None,
     ) -> None:
         """`catalog` lets this process check routes and inputs; without one, the worker does, as a typed failure.
 
@@ -96,6 +99,7 @@ class ControlPlane(OperationReader):
         self._principal = principal
         self._seal_key = seal_key
         self._blobs = blobs
+        self._documents = documents
         self._scopes = frozenset(scopes)
         self._timeout = timedelta(seconds=timeout_seconds)
 
@@ -108,6 +112,24 @@ class ControlPlane(OperationReader):
     def catalog(self) -> Catalog | None:
         """The adapters and tools this process knows, if it was given any."""
         return self._catalog
+
+    @property
+    def documents(self) -> DocumentsClient:
+        """Collaborative documents of this deployment. Raises `Refusal` (`SETTINGS_INVALID`) in a client without blobs."""
+        if self._documents is None:
+            raise Refusal(
+                ErrorCode.SETTINGS_INVALID,
+                "this client was made without a blob store, where documents are",
+                subject="documents",
+                remedy="connect for `creating`, or pass `documents`",
+            )
+        return DocumentsClient(
+            self._documents,
+            self._temporal,
+            task_queue=self._task_queue,
+            principal=self._principal,
+            timeout=self._timeout,
+        )
 
     # creating
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from counterfoil.activities.adapters.builtin import build_catalog
 from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.documents.system import DocumentSystem
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.client import ControlPlane
@@ -34,9 +35,10 @@ async def connect(
         identity=chosen.principal,
         usual_place=chosen.usual_temporal,
     )
+    database = Database(chosen.database)
     return ControlPlane(
         temporal,
-        Database(chosen.database),
+        database,
         _catalog_of_client(chosen) if creating else None,
         task_queue=_or_of_stack(chosen, "task_queue"),
         principal=chosen.principal,
@@ -44,6 +46,7 @@ async def connect(
         scopes=chosen.scopes,
         timeout_seconds=timeout_seconds,
         blobs=BlobStore(chosen.blobs) if creating else None,
+        documents=DocumentSystem(database, chosen.blobs) if creating else None,
     )
 
 

@@ -15,12 +15,17 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
 from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.adapters.document_edit.adapter import DocumentEdit
+from counterfoil.activities.adapters.document_edit.contract import ROUTE_ID as DOCUMENT_EDIT
 from counterfoil.activities.adapters.http_json.profile import load_profiles, require_credentials
 from counterfoil.activities.adapters.mcp_tool.profile import load_profiles as mcp_profiles
 from counterfoil.activities.adapters.mcp_tool.references import require_variables
 from counterfoil.activities.adapters.runner import AdapterRunner
 from counterfoil.activities.deliveries.activities import DeliveryActivities, DeliveryParts
 from counterfoil.activities.deliveries.bell import Bell
+from counterfoil.activities.documents.activities import DocumentActivities
+from counterfoil.activities.documents.desk import WorkerDesk
+from counterfoil.activities.documents.system import DocumentSystem
 from counterfoil.activities.fault_points import TimeOutOnce, checkpoint_of
 from counterfoil.activities.operations.activities import OperationActivities
 from counterfoil.activities.operations.commands import SealPolicy
@@ -38,6 +43,7 @@ from counterfoil.worker.sandbox import CompiledOnce
 from counterfoil.worker.settings import WorkerSettings
 from counterfoil.workflows.application_operation import ApplicationOperation
 from counterfoil.workflows.deliveries import Deliveries
+from counterfoil.workflows.documents import DocumentCapture, DocumentUpkeep
 from counterfoil.workflows.lenient import OneArgument
 from counterfoil.workflows.operation_sweep import OperationSweep
 from counterfoil.workflows.session_command import SessionCommand
@@ -47,7 +53,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WORKFLOWS: list[type[Any]] = [ApplicationOperation, OperationSweep, SessionCommand, Deliveries]
+WORKFLOWS: list[type[Any]] = [
+    ApplicationOperation,
+    OperationSweep,
+    SessionCommand,
+    Deliveries,
+    DocumentCapture,
+    DocumentUpkeep,
+]
 
 PASSED_THROUGH = (
     "counterfoil.models",
@@ -69,6 +82,7 @@ class Unit:
     workers: list[Worker]
     activities: OperationActivities
     deliveries: DeliveryActivities
+    documents: DocumentSystem
     bell: Bell
     database: Database
     catalog: Catalog
@@ -107,6 +121,13 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
             checkpoint=checkpoint,
         )
     )
+    documents = DocumentSystem(database, settings.blobs, checkpoint)
+    editing = catalog.find(DOCUMENT_EDIT)
+    if isinstance(editing, DocumentEdit):
+        editing.desk = WorkerDesk(database, documents.blobs, documents.documents, documents.consumption, checkpoint)
+    document_activities = DocumentActivities(
+        documents, collect_after=timedelta(seconds=settings.collect_documents_after_seconds)
+    )
     blobs = BlobStore(settings.blobs)
     queue_of = queue_naming(settings)
     gateway = Gateway(database, catalog.tools, engine)
@@ -128,9 +149,9 @@ def build_unit(settings: WorkerSettings, client: Client, *, catalog: Catalog | N
     )
     served = [route for route in catalog.routes() if route.environment == settings.environment]
     adapter_queues = sorted({queue_of(route) for route in served} - {settings.task_queue})
-    workers = [_main_worker(settings, client, activities, deliveries)]
+    workers = [_main_worker(settings, client, activities, deliveries, document_activities)]
     workers += [_adapter_worker(settings, client, activities, queue) for queue in adapter_queues]
-    return Unit(workers, activities, deliveries, bell, database, catalog, gateway)
+    return Unit(workers, activities, deliveries, documents, bell, database, catalog, gateway)
 
 
 def _clock(settings: WorkerSettings) -> Clock:
@@ -151,13 +172,22 @@ def _post(settings: WorkerSettings) -> Post | None:
 
 
 def _main_worker(
-    settings: WorkerSettings, client: Client, activities: OperationActivities, deliveries: DeliveryActivities
+    settings: WorkerSettings,
+    client: Client,
+    activities: OperationActivities,
+    deliveries: DeliveryActivities,
+    documents: DocumentActivities,
 ) -> Worker:
     return Worker(
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[*all_activities(activities), deliveries.deliver],
+        activities=[
+            *all_activities(activities),
+            deliveries.deliver,
+            documents.capture_document,
+            documents.keep_up_documents,
+        ],
         workflow_runner=workflow_runner(),
         interceptors=[OneArgument()],
         max_cached_workflows=settings.max_cached_workflows,

@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import (
@@ -30,6 +31,7 @@ from counterfoil.control_plane.temporal import connect
 from counterfoil.models.errors import ErrorCode, Refusal, Unavailable
 from counterfoil.worker.build import Unit, build_unit
 from counterfoil.worker.settings import WorkerSettings
+from counterfoil.workflows.documents import DocumentUpkeep
 from counterfoil.workflows.operation_sweep import OperationSweep
 from counterfoil.workflows.search_attributes import REQUIRED
 
@@ -67,7 +69,7 @@ async def serve(
         async with contextlib.AsyncExitStack() as running:
             for worker in unit.workers:
                 await running.enter_async_context(worker)
-            await ensure_schedule(client, settings)
+            await ensure_schedules(client, settings)
             sweeping = asyncio.create_task(_sweep_at_start(unit))
             # What was loaded until now stays: the collector need not look at it again and again.
             gc.collect()
@@ -136,18 +138,24 @@ async def _sweep_at_start(unit: Unit) -> None:
         log.warning("the sweep at start did not finish; the schedule will make it: %s", error)
 
 
-async def ensure_schedule(client: Client, settings: WorkerSettings) -> None:
-    """Have Temporal start the sweep regularly; one schedule a deployment."""
+async def ensure_schedules(client: Client, settings: WorkerSettings) -> None:
+    """Have Temporal start the sweep and the upkeep of documents regularly; one schedule each a deployment."""
+    await _ensure_schedule(client, settings, "sweep", OperationSweep.run, settings.sweep_seconds)
+    await _ensure_schedule(client, settings, "upkeep", DocumentUpkeep.run, settings.document_upkeep_seconds)
+
+
+async def _ensure_schedule(
+    client: Client, settings: WorkerSettings, name: str, run: Callable[..., Any], every_seconds: float
+) -> None:
+    schedule_id = f"{settings.task_queue}-{name}"
     schedule = Schedule(
-        action=ScheduleActionStartWorkflow(
-            OperationSweep.run, id=f"{settings.task_queue}-sweep", task_queue=settings.task_queue
-        ),
-        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=settings.sweep_seconds))]),
+        action=ScheduleActionStartWorkflow(run, id=schedule_id, task_queue=settings.task_queue),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=every_seconds))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP),
     )
     try:
-        await client.create_schedule(f"{settings.task_queue}-sweep", schedule)
+        await client.create_schedule(schedule_id, schedule)
     except ScheduleAlreadyRunningError:
         return
     except RPCError as error:
-        log.warning("no schedule for the sweep: %s", error.message)
+        log.warning("no schedule for the %s: %s", name, error.message)

@@ -31,6 +31,10 @@ class WorkerSettings(ConnectionSettings):
     """How long running activities may finish after SIGTERM."""
     sweep_seconds: Annotated[float, Field(ge=1)] = 60
     """How often the sweep looks for operations that nobody serves."""
+    document_upkeep_seconds: Annotated[float, Field(ge=1)] = 600
+    """How often long logs of documents are compacted, and bytes that nothing uses removed."""
+    collect_documents_after_seconds: Annotated[float, Field(ge=60)] = 86_400
+    """How long bytes of documents must have been unused before they are removed."""
     connect_tries: Annotated[int, Field(ge=1)] = 60
     """How often a worker tries to reach Temporal and the database at start, with growing pauses."""
     max_concurrent_activities: Annotated[int, Field(ge=1)] = 100

@@ -23,6 +23,7 @@ def build_catalog(
     the same for every process that acts on that root. `mcp_servers` and `http_profiles` are files and folders of
     profiles; without any there is no `mcp.tool.v1` and no `http.json.v1`. Raises `Refusal` (`SETTINGS_INVALID`).
     """
+    from counterfoil.activities.adapters.document_edit.adapter import DocumentEdit
     from counterfoil.activities.adapters.files import LocalFiles
     from counterfoil.activities.adapters.jail import WorkspaceRoot, normalise_file_resource
     from counterfoil.activities.adapters.publication import Publisher
@@ -34,6 +35,7 @@ def build_catalog(
     catalog.register_system("file", normalise_file_resource)
     catalog.register(LocalFiles(publisher, root))
     catalog.register(LocalWorkbook(publisher, root))
+    catalog.register(DocumentEdit())
     if mcp_servers:
         from counterfoil.activities.adapters.mcp_tool.adapter import register_servers
         from counterfoil.activities.adapters.mcp_tool.profile import load_profiles

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-import pycrdt
-from pycrdt import Doc, XmlFragment
+from typing import TYPE_CHECKING, Any
 
 from counterfoil.models.documents.yjs.index import ROOT
 from counterfoil.models.documents.yjs.update import Update
 from counterfoil.models.errors import ErrorCode, Refusal
+
+if TYPE_CHECKING:
+    from pycrdt import Doc
 
 
 class YDocument:
     """A loaded Yjs document. To be used by one thread at a time."""
 
     def __init__(self) -> None:
+        # Most processes never open a document: they need not import how to.
+        from pycrdt import Doc, XmlFragment
+
         self._doc: Doc[Any] = Doc(allow_multithreading=True)
         self._doc.get(ROOT, type=XmlFragment)
 
@@ -40,6 +43,8 @@ class YDocument:
 
 def merged(updates: Sequence[bytes]) -> bytes:
     """Updates as one, with all that waits for others kept."""
+    import pycrdt
+
     with _guarded():
         return pycrdt.merge_updates(*updates)
 

@@ -15,6 +15,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from counterfoil.activities.adapters.builtin import build_catalog
 from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.documents.system import DocumentSystem
 from counterfoil.activities.operations.sweeping import Swept
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
@@ -95,7 +96,9 @@ class Stack:
             "blobs": BlobStore(self.settings.blobs),
         }
         catalog = changes.pop("catalog", self.catalog)
-        made = ControlPlane(self.client, Database(self.settings.database), catalog, **(values | changes))
+        database = Database(self.settings.database)
+        values["documents"] = DocumentSystem(database, self.settings.blobs)
+        made = ControlPlane(self.client, database, catalog, **(values | changes))
         self._control_planes.append(made)
         return made
 

@@ -7,10 +7,9 @@ an approved passage makes it a placement problem, and nothing is changed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from pycrdt import Doc
 from pydantic import BaseModel, ValidationError
 
 from counterfoil.activities.adapters.base import AdapterContext, Order
@@ -21,22 +20,13 @@ from counterfoil.activities.adapters.document_edit.contract import (
     BoundProposal,
     EditDocument,
 )
-from counterfoil.activities.adapters.document_edit.desk import Applied, DocumentDesk, Edit, LiveDocument
-from counterfoil.activities.adapters.document_edit.placing import Passage, bind, located, spliced, work_out
+from counterfoil.activities.adapters.document_edit.desk import Applied, DocumentDesk
 from counterfoil.models.common import digest_bytes, digest_of, utc_now
 from counterfoil.models.documents.boundaries import AllowedRanges
-from counterfoil.models.documents.heads import Head
-from counterfoil.models.documents.markdown.parsing import parse
-from counterfoil.models.documents.markdown.projection import Projection, project
 from counterfoil.models.documents.snapshots import ActionSnapshot
-from counterfoil.models.documents.targets import DocumentTarget
-from counterfoil.models.documents.text import DocumentText
-from counterfoil.models.documents.yjs.index import DocumentIndex
-from counterfoil.models.documents.yjs.update import covers, decode_state_vector
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 from counterfoil.models.operations.contract import OperationRequest, Resource, ResourceKind
 from counterfoil.models.operations.outcomes import (
-    PREVIEW_ROWS,
     BoundVersion,
     Completed,
     Contradicted,
@@ -45,7 +35,6 @@ from counterfoil.models.operations.outcomes import (
     NotApplied,
     NotReady,
     Prepared,
-    Preview,
     Ready,
     TypedResult,
     UnknownEffect,
@@ -56,7 +45,6 @@ from counterfoil.models.operations.route import PreparationSupport, ReplayGuaran
 
 TRIES = 6
 """How often an edit is worked out anew because somebody typed meanwhile."""
-_SHOWN = 2000
 
 
 class DocumentEdit:
@@ -104,11 +92,13 @@ class DocumentEdit:
 
     def prepare(self, context: AdapterContext, order: Order) -> Prepared | Failed:
         """The passages as they are now, and what becomes of them; bound to their text, not to the document's head."""
+        from counterfoil.activities.adapters.document_edit import working
+
         desk, asked = self._desk(), _edit_of(order)
         try:
             snapshot = desk.snapshot(asked.snapshot_id, asked.receipt_id)
             _check_snapshot(snapshot, asked)
-            proposal, preview = desk.look(asked.document_id, lambda live: _rehearsed(live, snapshot, asked))
+            proposal, preview = desk.look(asked.document_id, lambda live: working.rehearsed(live, snapshot, asked))
         except Unavailable:
             raise
         except CounterfoilError as error:
@@ -124,11 +114,21 @@ class DocumentEdit:
 
     def execute(self, context: AdapterContext, order: Order) -> Completed | Failed | UnknownEffect:
         """Append the edit, once; worked out anew where somebody typed elsewhere meanwhile."""
+        from counterfoil.activities.adapters.document_edit import working
+
         desk, asked = self._desk(), _edit_of(order)
         proposal = _proposal(context, order)
         for _ in range(TRIES):
             try:
-                edit = desk.look(asked.document_id, lambda live: _edit(context, order, live, proposal))
+                edit = desk.look(
+                    asked.document_id,
+                    partial(
+                        working.edit_of,
+                        proposal=proposal,
+                        operation_id=context.operation_id,
+                        attempt=order.generation,
+                    ),
+                )
             except CounterfoilError as error:
                 # Nothing was appended yet, whatever it was that could not be read.
                 return Failed(code=error.code, detail=error.detail[:4000])
@@ -162,11 +162,13 @@ class DocumentEdit:
 
     def verify(self, context: AdapterContext, order: Order) -> Verified | Contradicted | VerificationUnavailable:
         """Derive the document around the edit again, and prove that the change was made and nothing else."""
+        from counterfoil.activities.adapters.document_edit import working
+
         desk, asked = self._desk(), _edit_of(order)
         try:
             proposal = _proposal(context, order)
             applied = desk.settle(context.operation_id, asked.document_id, 0)
-            now = desk.look(asked.document_id, _now)
+            now = desk.look(asked.document_id, working.now_of)
         except CounterfoilError as error:
             return VerificationUnavailable(detail=error.detail)
         observed_at = utc_now()
@@ -174,7 +176,7 @@ class DocumentEdit:
             facts: dict[str, Any] = {"found": "absent"}
             evidence = Evidence(source=_source(asked.document_id), observed_at=observed_at, facts=facts)
             return Contradicted(evidence=evidence, detail="the document has no record of the edit")
-        doubt = _doubt(applied, proposal, now)
+        doubt = working.doubt_of(applied, proposal, now)
         evidence = Evidence(
             source=_source(asked.document_id),
             observed_at=observed_at,
@@ -197,69 +199,6 @@ class DocumentEdit:
         return self.desk
 
 
-@dataclass(frozen=True)
-class _Now:
-    """What a verification needs of the live document."""
-
-    head: Head
-    state_vector: dict[int, int]
-    digest: str
-
-
-def _now(live: LiveDocument) -> _Now:
-    return _Now(live.head, live.index.state_vector, live.projection.digest)
-
-
-def _rehearsed(live: LiveDocument, snapshot: ActionSnapshot, asked: EditDocument) -> tuple[BoundProposal, Preview]:
-    """The proposal bound to its passages, after it was seen that the edit can be made."""
-    proposal = bind(live, snapshot.snapshot_id, _bounds(snapshot), asked.changes)
-    passages = located(live, proposal)
-    work_out(live, passages)
-    return proposal, _preview(live.projection, passages)
-
-
-def _edit(context: AdapterContext, order: Order, live: LiveDocument, proposal: BoundProposal) -> Edit:
-    worked_out = work_out(live, located(live, proposal))
-    return Edit(
-        operation_id=context.operation_id,
-        generation=order.generation,
-        document_id=live.document_id,
-        expected=live.head,
-        update=worked_out.update,
-        before=live.update,
-        before_digest=live.projection.digest,
-        after_digest=worked_out.projection.digest,
-    )
-
-
-def _doubt(applied: Applied, proposal: BoundProposal, now: _Now) -> str | None:
-    """What speaks against the edit's having been made as approved, derived from the stored bytes alone."""
-    index = DocumentIndex.build(applied.before)
-    before = project(index.document())
-    at_the_time = LiveDocument(
-        document_id=applied.document_id,
-        head=Head(generation=applied.document_generation, sequence=applied.sequence - 1),
-        update=applied.before,
-        index=index,
-        text=DocumentText.of(index.document()),
-        projection=before,
-    )
-    try:
-        passages = located(at_the_time, proposal)
-    except Refusal as refusal:
-        return f"the document before the edit is not what was approved: {refusal.detail}"
-    doc: Doc[Any] = Doc()
-    doc.apply_update(applied.before)
-    doc.apply_update(applied.update)
-    after = project(DocumentIndex.build(doc.get_update()).document())
-    if after.markdown != project(parse(spliced(before.markdown, passages))).markdown:
-        return "the document after the edit does not read as the approved change says"
-    edited = decode_state_vector(doc.get_state())
-    if now.head.generation == applied.document_generation and not covers(now.state_vector, edited):
-        return "the document has lost the edit"
-    return None
-
-
 def _proposal(context: AdapterContext, order: Order) -> BoundProposal:
     if order.prepared is None or order.prepared.material is None:
         raise Refusal(ErrorCode.INTERNAL, "nothing was prepared, so nothing was changed", subject=context.operation_id)
@@ -275,10 +214,6 @@ def _version(proposal: BoundProposal) -> str:
             "within": None if proposal.within is None else proposal.within.text_digest,
         }
     )
-
-
-def _bounds(snapshot: ActionSnapshot) -> DocumentTarget | None:
-    return None if snapshot.target is None or snapshot.allowed.whole else snapshot.target.target
 
 
 def _check_snapshot(snapshot: ActionSnapshot, asked: EditDocument) -> None:
@@ -305,22 +240,6 @@ def _check_resources(request: OperationRequest, edit: EditDocument) -> None:
     resource: Resource = request.resources[0]
     if resource.account_id is not None or resource.tenant_id is not None:
         raise _refuse(ErrorCode.ACCOUNT_MISMATCH, "documents belong to no account or tenant", "leave them out")
-
-
-def _preview(projection: Projection, passages: list[Passage]) -> Preview:
-    rows = [
-        (_shortened(projection.markdown[one.start : one.end]), _shortened(one.replacement))
-        for one in sorted(passages, key=lambda passage: passage.start)
-    ]
-    return Preview(
-        columns=("passage", "becomes"),
-        rows=tuple(rows[:PREVIEW_ROWS]),
-        omitted_rows=max(len(rows) - PREVIEW_ROWS, 0),
-    )
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
 
 
 def _result(applied: Applied, still_current: bool | None = None) -> TypedResult:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-
-from markdown_it.token import Token
+from typing import TYPE_CHECKING
 
 from counterfoil.models.documents.markdown.reading import inline_nodes, parser, unsupported
 from counterfoil.models.documents.markdown.schema import Block, Names
 from counterfoil.models.documents.nodes import Element, Json, Node, Run, TextNode
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 _TASK = re.compile(r"\[([ xX])\](?:[ \t]+|$)")
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from typing import TYPE_CHECKING, Any
 
 from counterfoil.models.common import canonical_json
 from counterfoil.models.documents.markdown.schema import Block, Names, Style, attribute
 from counterfoil.models.documents.nodes import Element, Mark, Node, Run, TextNode
 from counterfoil.models.errors import ErrorCode, Refusal
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 Flat = list[tuple[str, frozenset[Any]]]
 
@@ -24,6 +25,9 @@ _CLOSING = {"strong_close": Style.STRONG, "em_close": Style.EM, "s_close": Style
 @cache
 def parser() -> MarkdownIt:
     """CommonMark with tables and strike-through; links are taken as they are written."""
+    # Most processes never read Markdown: they need not import how to.
+    from markdown_it import MarkdownIt
+
     made = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     made.normalizeLink = _as_it_is  # type: ignore[method-assign]
     made.validateLink = _any_link  # type: ignore[method-assign]
