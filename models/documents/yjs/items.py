@@ -9,8 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 
 from counterfoil.models.documents.yjs.branches import YType
-from counterfoil.models.documents.yjs.update import Id, Item, Kind, TypeRef, Update
+from counterfoil.models.documents.yjs.update import Id, Item, TypeRef, Update
 from counterfoil.models.errors import ErrorCode, Refusal
+
+NO_END = 2**62
+GC, SKIP, FORMAT, TYPE, STRING = 0, 10, 6, 7, 4
+"""The numbers of `Kind`, which is slow to compare with where there are many."""
 
 
 class Items:
@@ -48,44 +52,44 @@ class Items:
                 self._delete_range(client, clock, length)
 
     def _integrate_from(self, first: int, waiting: dict[int, _Queue]) -> None:
-        stack = [first]
+        """All of a client's items, and of others' what each builds on, no further than that."""
+        stack: list[tuple[int, int]] = [(first, NO_END)]
         while stack:
-            queue = waiting[stack[-1]]
-            item = queue.next
-            if item is None:
+            client, until = stack[-1]
+            item = waiting[client].next
+            known = self.state.get(client, 0)
+            if item is None or known > until:
                 stack.pop()
                 continue
-            known = self.state.get(item.client, 0)
             if item.clock + item.length <= known:
-                queue.pass_on()
+                waiting[client].pass_on()
                 continue
-            if item.clock > known or item.kind == Kind.SKIP:
+            if item.clock > known or item.kind == SKIP:
                 raise _incomplete()
             needed = self._needs(item)
             if needed is None:
-                queue.pass_on()
+                waiting[client].pass_on()
                 self._put(item, known - item.clock)
                 continue
-            if needed in stack or needed not in waiting or waiting[needed].next is None:
+            if needed[0] not in waiting or waiting[needed[0]].next is None or len(stack) > len(waiting):
                 raise _incomplete()
             stack.append(needed)
 
-    def _needs(self, item: Item) -> int | None:
-        """A client whose later items this one builds on."""
+    def _needs(self, item: Item) -> Id | None:
+        """What this item builds on and that is not here yet."""
         state = self.state
         for named in (item.origin, item.right_origin, item.parent):
-            if named is None or isinstance(named, str):
+            if named is None or isinstance(named, str) or named[1] < state.get(named[0], 0):
                 continue
-            if named[0] != item.client and named[1] >= state.get(named[0], 0):
-                return named[0]
-            if named[0] == item.client and named[1] >= item.clock:
+            if named[0] == item.client:
                 raise _incomplete()
+            return named
         return None
 
     def _put(self, item: Item, known: int) -> None:
         if known:
             item = _rest(item, known)
-        if item.kind == Kind.GC:
+        if item.kind == GC:
             self._keep(item)
             return
         left = None if item.origin is None else self._ending_at(item.origin)
@@ -93,17 +97,17 @@ class Items:
         branch = self._branch_of(item, left, right)
         if branch is None:
             # What it was in is forgotten, and so is it.
-            item.kind, item.value = Kind.GC, None
+            item.kind, item.value = GC, None
             self._keep(item)
             return
         item.branch = branch
         self._link(item, branch, left, right)
         self._keep(item)
-        if item.kind == Kind.TYPE:
+        if item.kind == TYPE:
             ref, name = item.value
             item.value = YType(ref, name or ref.name.lower(), item)
         if not item.deleted:
-            if item.key is None and item.kind != Kind.FORMAT:
+            if item.key is None and item.kind != FORMAT:
                 branch.length += item.length
             holder = branch.item
             if (holder is not None and holder.deleted) or (item.key is not None and item.right is not None):
@@ -111,7 +115,7 @@ class Items:
         branch.touch()
 
     def _branch_of(self, item: Item, left: Item | None, right: Item | None) -> YType | None:
-        if (left is not None and left.kind == Kind.GC) or (right is not None and right.kind == Kind.GC):
+        if (left is not None and left.kind == GC) or (right is not None and right.kind == GC):
             return None
         if item.parent is None:
             beside = left if left is not None else right
@@ -182,7 +186,7 @@ class Items:
         """The item whose last clock this is, split off if need be."""
         item = self.find(*named)
         assert item is not None
-        if item.kind != Kind.GC and named[1] != item.clock + item.length - 1:
+        if item.kind != GC and named[1] != item.clock + item.length - 1:
             self._split(item, named[1] - item.clock + 1)
         return item
 
@@ -190,7 +194,7 @@ class Items:
         """The item whose first clock this is, split off if need be."""
         item = self.find(*named)
         assert item is not None
-        if item.kind != Kind.GC and named[1] != item.clock:
+        if item.kind != GC and named[1] != item.clock:
             return self._split(item, named[1] - item.clock)
         return item
 
@@ -198,7 +202,7 @@ class Items:
         rest = _rest(item, offset)
         rest.origin = (item.client, item.clock + offset - 1)
         rest.branch, rest.deleted, rest.key = item.branch, item.deleted, item.key
-        if item.kind == Kind.STRING:
+        if item.kind == STRING:
             item.value = _cut(item.value, offset)[0]
         elif isinstance(item.value, list):
             item.value = item.value[:offset]
@@ -232,12 +236,12 @@ class Items:
         items, clocks = self._items[client], self._clocks[client]
         index = bisect_right(clocks, clock) - 1
         item = items[index]
-        if not item.deleted and item.kind != Kind.GC and item.clock < clock:
+        if not item.deleted and item.kind != GC and item.clock < clock:
             self._split(item, clock - item.clock)
             index += 1
         while index < len(items) and items[index].clock < end:
             item = items[index]
-            if not item.deleted and item.kind != Kind.GC:
+            if not item.deleted and item.kind != GC:
                 if item.clock + item.length > end:
                     self._split(item, end - item.clock)
                 _delete(item)
@@ -266,11 +270,11 @@ def _delete(item: Item) -> None:
     doomed = [item]
     while doomed:
         one = doomed.pop()
-        if one.deleted or one.kind == Kind.GC:
+        if one.deleted or one.kind == GC:
             continue
         one.deleted = True
         if one.branch is not None:
-            if one.key is None and one.kind != Kind.FORMAT:
+            if one.key is None and one.kind != FORMAT:
                 one.branch.length -= one.length
             one.branch.touch()
         if isinstance(one.value, YType):
@@ -281,11 +285,11 @@ def _delete(item: Item) -> None:
 def _rest(item: Item, offset: int) -> Item:
     """What of an item comes after its first `offset` clocks."""
     value = item.value
-    if item.kind == Kind.STRING:
+    if item.kind == STRING:
         value = _cut(value, offset)[1]
     elif isinstance(value, list):
         value = value[offset:]
-    origin = item.origin if item.kind == Kind.GC else (item.client, item.clock + offset - 1)
+    origin = item.origin if item.kind == GC else (item.client, item.clock + offset - 1)
     return Item(
         item.client,
         item.clock + offset,
