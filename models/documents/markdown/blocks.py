@@ -143,7 +143,7 @@ class _Writer:
     def _container(self, element: Element, mark: str, inner: str, prefix: str) -> None:
         if is_empty(element.children):
             self._put(mark.rstrip())
-            self._skip(element.children)
+            self._skip(element.children, implied=True)
             return
         self._put(mark)
         self._children(element, inner)
@@ -162,12 +162,12 @@ class _Writer:
             begun = True
             after_list = is_list and not after_list
 
-    def _skip(self, nodes: Sequence[Node]) -> None:
-        """Nodes without anything to say."""
+    def _skip(self, nodes: Sequence[Node], *, implied: bool = False) -> None:
+        """Nodes without anything to say. One that is `implied` a reader supplies."""
         for node in nodes:
             if node.id is not None:
                 self._chunk.extents[node.id] = (self._at, self._at)
-            if isinstance(node, Element):
+            if isinstance(node, Element) and not (implied and len(nodes) == 1 and not node.children):
                 self._chunk.losses.append(Loss(LossKind.STRUCTURE, node.id, f"an empty {node.name}"))
                 for child in node.descendants():
                     if child.id is not None:
@@ -204,7 +204,7 @@ class _Writer:
             self._task(item, checked, mark, inner, tight)
         elif is_empty(item.children):
             self._put(mark.rstrip())
-            self._skip(item.children)
+            self._skip(item.children, implied=True)
         else:
             self._put(mark)
             self._children(item, inner, tight=tight)
@@ -216,7 +216,7 @@ class _Writer:
         self._put(f"{mark}[{'x' if checked else ' '}]")
         first = next(groups(item.children), None)
         if first is None or is_empty(item.children):
-            self._skip(item.children)
+            self._skip(item.children, implied=True)
             return
         opens = first.block is None or block_of(first.block) is Block.PARAGRAPH
         if opens and not is_empty(first.nodes):
@@ -267,10 +267,19 @@ class _Writer:
                     if at_start:
                         self._line(prefix)
                     at_start = False
-                    start = self._at
-                    self._put(raw.replace("\x00", "\ufffd"))
-                    self._chunk.spans.append(Span(start, self._at, child.id, offset, raw, raw))
+                    self._code_line(child.id, offset, raw, prefix)
                 offset += utf16_length(raw)
+
+    def _code_line(self, branch: ItemId | None, offset: int, raw: str, prefix: str) -> None:
+        written = raw.replace("\x00", "\ufffd")
+        if raw and not raw.strip(" \t") and prefix.replace("> ", ""):
+            # In a list, readers differ over lines of white space only.
+            self._chunk.losses.append(Loss(LossKind.CHARACTER, branch, "white space on an empty line of code"))
+            written = ""
+        start = self._at
+        self._put(written)
+        if written:
+            self._chunk.spans.append(Span(start, self._at, branch, offset, raw, written))
 
     def _table(self, element: Element, prefix: str) -> None:
         rows = [(row, _cells(row)) for row in element.children if _cells(row)]

@@ -81,7 +81,9 @@ def _content(tokens: _Tokens, names: Names, until: str) -> tuple[Node, ...]:
 
 def _code(token: Token, names: Names) -> Element:
     text = token.content.removesuffix("\n")
-    info = token.info.strip()
+    from markdown_it.common.utils import unescapeAll
+
+    info = unescapeAll(token.info).strip()
     attrs: dict[str, Json] = {("language" if names.tiptap else "params"): info} if info else {}
     return Element(names.block(Block.CODE_BLOCK), (TextNode((Run(text),)),) if text else (), attrs)
 
