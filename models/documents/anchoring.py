@@ -1,8 +1,8 @@
 """Finds a quoted passage in a text: there, not there, or there more than once. Never a best guess.
 
 First the quote exactly as it is, then with any white space for any other. Where it occurs more than once, what stood
-around it decides, if it decides for one occurrence only. And where it occurs once, half of what stood around it must
-still be there, counted from the passage outwards: else the quoted passage is gone, and this is one that reads the same.
+around it decides, if it decides for one occurrence only. And where it occurs once, half of what stood around it, or
+all of one side, must still be there, counted from the passage outwards: else the quoted passage is gone, and this is one that reads the same.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from counterfoil.models.common import Stored
 
 CONTEXT_LENGTH = 32
 """How many characters before and after a passage are quoted with it."""
+WHOLE_SIDE = 16
+"""One side of so many characters, unchanged, is enough."""
 MOST_HITS = 1000
 
 _Passage = Annotated[str, StringConstraints(min_length=1, max_length=1_000_000)]
@@ -97,9 +99,11 @@ def _chosen(text: str, quote: Quote, hits: list[tuple[int, int]], how: How) -> A
 
 
 def _stands_there(text: str, quote: Quote, hit: tuple[int, int]) -> bool:
-    """Whether the only occurrence still stands beside at least half of what it was quoted with."""
+    """Whether the only occurrence still stands beside at least half of what it was quoted with, or all of one side."""
     before, after = _agreement(text, quote, hit)
-    return 2 * (before + after) >= len(quote.prefix) + len(quote.suffix)
+    if 2 * (before + after) >= len(quote.prefix) + len(quote.suffix):
+        return True
+    return any(agreed == len(side) >= WHOLE_SIDE for agreed, side in ((before, quote.prefix), (after, quote.suffix)))
 
 
 def _agreement(text: str, quote: Quote, hit: tuple[int, int]) -> tuple[int, int]:

@@ -241,13 +241,18 @@ def _checked(
 ) -> tuple[Range, str] | None:
     """The range, if its text is the target's; white space aside where it was found so."""
     found = text.text[start:end]
-    same = found.split() == target.quote.exact.split() if tolerant else _digest(found) == target.text_digest
+    same = _reads_alike(found, target.quote.exact) if tolerant else _digest(found) == target.text_digest
     if not same or (target.granularity is Granularity.BLOCK and not _is_whole(text, start, end)):
         return None
     try:
         return Range(text.place_of(start), text.place_of(end, forward=False)), found
     except ValueError:
         return None
+
+
+def _reads_alike(found: str, quoted: str) -> bool:
+    """The same words, white space aside; but a line end is a block's end, and no white space."""
+    return found.split() == quoted.split() and found.count("\n") == quoted.count("\n")
 
 
 def _by_block(text: DocumentText, target: DocumentTarget) -> tuple[Range, str] | None:
