@@ -174,8 +174,8 @@ class Documents:
         """
         kept = self._of(document_id)
         row = await logs.locked(work, document_id)
-        loaded = await self._brought_up(await self._look(work, document_id, kept.loaded), kept.loaded)
-        kept.loaded = loaded
+        known, kept.loaded = kept.loaded, None
+        kept.loaded = loaded = await self._brought_up(await self._look(work, document_id, known), known)
         assert loaded.head == logs.head_of(row)
         return loaded
 
@@ -215,13 +215,11 @@ class Documents:
             kept.loaded = None
 
     async def _newest(self, document_id: str, kept: _Kept) -> Loaded:
-        try:
-            tail = await self._database.read(partial(self._look, document_id=document_id, known=kept.loaded))
-            kept.loaded = await self._brought_up(tail, kept.loaded)
-        except (CounterfoilError, Corrupt):
-            kept.loaded = None
-            raise
-        return kept.loaded
+        # Forgetting may come between the look and what is made of it: both go by the same state.
+        known, kept.loaded = kept.loaded, None
+        tail = await self._database.read(partial(self._look, document_id=document_id, known=known))
+        kept.loaded = newest = await self._brought_up(tail, known)
+        return newest
 
     async def _look(self, work: UnitOfWork, document_id: str, known: Loaded | None, released: bool = False) -> Tail:
         row = await logs.found(work, document_id)

@@ -99,7 +99,9 @@ class Database:
     async def _looking_at_sqlite(self, engine: Engine) -> AsyncIterator[UnitOfWork]:
         with engine.connect() as connection:
             connection.execution_options(counterfoil_read_only=True)
-            yield direct_unit(connection, self.clock(), read_only=True)
+            # Begun here: prepared statements go to the driver itself, which begins nothing.
+            with connection.begin():
+                yield direct_unit(connection, self.clock(), read_only=True)
 
     @asynccontextmanager
     async def _on_postgres(self, *, read_only: bool = False) -> AsyncIterator[UnitOfWork]:

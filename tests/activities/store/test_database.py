@@ -376,6 +376,17 @@ async def test_a_snapshot_sees_one_state_of_the_database_throughout(database: Da
     assert await names(database) == ["before", "in between"]
 
 
+async def test_a_snapshot_that_begins_with_a_row_by_its_key_sees_one_state_too(database: Database) -> None:
+    await database.run(adding("before"))
+
+    async def look(unit: UnitOfWork) -> tuple[ResourceRow | None, list[str]]:
+        first = await unit.session.get(ResourceRow, "in between")
+        await database.run(adding("in between"))
+        return first, (await unit.session.execute(select(RESOURCES.c.name))).scalars()
+
+    assert await database.read(look) == (None, ["before"])
+
+
 def test_other_databases_are_refused() -> None:
     with pytest.raises(ValueError, match="mysql"):
         Database("mysql://h/d")
