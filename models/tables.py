@@ -388,13 +388,16 @@ class UseRow(SQLModel):
     holder: str = Field(primary_key=True, max_length=200)
 
 
-class CondemnedRow(SQLModel):
-    """A blob that nothing uses and that is being removed. Nobody may begin to use it until this row is gone."""
+class BlobRow(SQLModel):
+    """A document's blob: the row that those who begin to use it and those who remove it meet at.
 
-    __tablename__ = "condemned"
+    While it is condemned nobody may begin to use it.
+    """
+
+    __tablename__ = "document_blobs"
 
     digest: str = Field(primary_key=True, max_length=71)
-    until: datetime = _at(nullable=False)
+    condemned_until: datetime | None = _at()
     """Its remover deletes no bytes after this."""
 
 
@@ -470,8 +473,8 @@ class Uses(UseRow, table=True):
     """The table of uses."""
 
 
-class Condemned(CondemnedRow, table=True):
-    """The table of blobs that are being removed."""
+class Blobs(BlobRow, table=True):
+    """The table of documents' blobs."""
 
 
 def table_of(row: type[SQLModel]) -> Table:
@@ -496,4 +499,4 @@ ACTION_SNAPSHOTS = table_of(ActionSnapshotRow)
 CONSUMPTION_RECEIPTS = table_of(ConsumptionReceiptRow)
 REPLIES = table_of(ReplyRow)
 USES = table_of(UseRow)
-CONDEMNED = table_of(CondemnedRow)
+BLOBS = table_of(BlobRow)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from counterfoil.activities.documents import log as logs
 from counterfoil.activities.documents import snapshots
 from counterfoil.activities.documents.compaction import MEDIA_TYPE, Moved, head_moved, put_in_place
 from counterfoil.activities.documents.loading import Documents, Loaded
-from counterfoil.activities.documents.uses import BeingRemoved, keeping, use
+from counterfoil.activities.documents.uses import BeingRemoved, Content, keeping, refer, use
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
@@ -48,6 +49,7 @@ from counterfoil.models.documents.yjs.update import decode_state_vector
 from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.tables import DocumentRow
 
+T = TypeVar("T")
 B = TypeVar("B", bound=Boundary)
 
 TRIES = 6
@@ -131,17 +133,21 @@ class Capturer:
         raise head_moved(document_id)
 
     async def _published(self, document_id: str, taken: Taken) -> ProjectionReceipt:
-        refs: list[BlobRef] = []
-
-        async def put() -> None:
-            refs[:] = await self._put(taken)
-
-        async def publish(work: UnitOfWork) -> ProjectionReceipt:
-            receipt = await self._admit(work, document_id, taken, refs[0], refs[1])
+        async def publish(work: UnitOfWork, refs: list[BlobRef]) -> ProjectionReceipt:
+            receipt = await self._admit(work, document_id, taken, *refs)
             self._checkpoint(FaultPoint.CAPTURE_BEFORE_COMMIT)
             return receipt
 
-        return await keeping(self._database, put, publish)
+        return await self._keeping(taken, publish)
+
+    async def _keeping(self, taken: Taken, work: Callable[[UnitOfWork, list[BlobRef]], Awaitable[T]]) -> T:
+        return await keeping(
+            self._database,
+            self._blobs,
+            [Content(taken.content, MEDIA_TYPE), Content(taken.markdown, MARKDOWN)],
+            work,
+            lambda: self._checkpoint(FaultPoint.CAPTURE_BLOBS_PUT),
+        )
 
     async def _chosen(self, request: CaptureRequest) -> Chosen:
         match request.choice:
@@ -167,15 +173,10 @@ class Capturer:
                 return Chosen(None)
 
     async def _committed(self, request: CaptureRequest, chosen: Chosen, taken: Taken, actor: Actor) -> ActionSnapshot:
-        refs: list[BlobRef] = []
-
-        async def put() -> None:
-            refs[:] = await self._put(taken)
-
-        async def commit(work: UnitOfWork) -> ActionSnapshot:
+        async def commit(work: UnitOfWork, refs: list[BlobRef]) -> ActionSnapshot:
             return await self._commit(work, request, chosen, taken, refs[0], refs[1], actor)
 
-        snapshot = await keeping(self._database, put, commit)
+        snapshot = await self._keeping(taken, commit)
         self._checkpoint(FaultPoint.CAPTURE_COMMITTED)
         return snapshot
 
@@ -222,9 +223,9 @@ class Capturer:
         snapshots.add(work, snapshot, request.digest, actor)
         for digest in sorted({content.digest, markdown.digest}):
             await use(work, digest, "action_snapshot", snapshot.snapshot_id)
-        await use(work, snapshot.snapshot_id, *holder_of(snapshot))
+        await refer(work, snapshot.snapshot_id, *holder_of(snapshot))
         if chosen.snapshot_id is not None:
-            await use(work, chosen.snapshot_id, "action_snapshot", snapshot.snapshot_id)
+            await refer(work, chosen.snapshot_id, "action_snapshot", snapshot.snapshot_id)
         self._checkpoint(FaultPoint.CAPTURE_BEFORE_COMMIT)
         return snapshot
 

@@ -7,11 +7,9 @@ be the one that was merged. Cut off anywhere, either the old state stands or the
 
 from __future__ import annotations
 
-import asyncio
-
 from counterfoil.activities.documents import log as logs
 from counterfoil.activities.documents.loading import Documents, Loaded
-from counterfoil.activities.documents.uses import keeping, release, use
+from counterfoil.activities.documents.uses import Content, keeping, release, use
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
@@ -54,15 +52,8 @@ class Compactor:
         raise head_moved(document_id)
 
     async def _committed(self, document_id: str, base: Head, content: bytes) -> Head:
-        ref: BlobRef | None = None
-
-        async def put() -> None:
-            nonlocal ref
-            ref = await asyncio.to_thread(self._blobs.put, content, MEDIA_TYPE)
-            self._checkpoint(FaultPoint.COMPACT_BLOB_PUT)
-
-        async def swap(work: UnitOfWork) -> Head:
-            assert ref is not None
+        async def swap(work: UnitOfWork, refs: list[BlobRef]) -> Head:
+            (ref,) = refs
             row = await logs.locked(work, document_id)
             if logs.snapshot_of(row) == ref and row.snapshot_sequence == base.sequence:
                 return logs.head_of(row)  # an earlier, doubtful commit of this
@@ -72,7 +63,13 @@ class Compactor:
             self._checkpoint(FaultPoint.COMPACT_BEFORE_COMMIT)
             return logs.head_of(row)
 
-        head = await keeping(self._database, put, swap)
+        head = await keeping(
+            self._database,
+            self._blobs,
+            [Content(content, MEDIA_TYPE)],
+            swap,
+            lambda: self._checkpoint(FaultPoint.COMPACT_BLOB_PUT),
+        )
         self._checkpoint(FaultPoint.COMPACT_COMMITTED)
         return head
 

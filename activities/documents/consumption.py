@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from sqlalchemy import bindparam, func, select
 
 from counterfoil.activities.documents import snapshots
-from counterfoil.activities.documents.uses import use
+from counterfoil.activities.documents.uses import refer
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.store import ledger
 from counterfoil.activities.store.blobs import BlobStore
@@ -187,7 +187,7 @@ class Consumption:
         )
         work.session.add(row)
         if snapshot is not None:
-            await use(work, snapshot.snapshot_id, "receipt", receipt_id)
+            await refer(work, snapshot.snapshot_id, "receipt", receipt_id)
         summary = f"generation {asked.generation} opened {asked.snapshot_id}: {receipt.fetch_outcome}"
         _note(work, row, "action_snapshot_fetched", summary, actor, outcome=receipt.fetch_outcome)
         self._checkpoint(FaultPoint.FETCH_BEFORE_COMMIT)

@@ -17,7 +17,7 @@ from counterfoil.activities.documents import snapshots
 from counterfoil.activities.documents.compaction import MEDIA_TYPE
 from counterfoil.activities.documents.consumption import Consumption
 from counterfoil.activities.documents.loading import Documents, Loaded
-from counterfoil.activities.documents.uses import keeping, use
+from counterfoil.activities.documents.uses import Content, keeping, use
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
@@ -109,15 +109,10 @@ class WorkerDesk:
         return snapshot
 
     async def _edit(self, edit: Edit) -> Applied:
-        refs: list[BlobRef] = []
-
-        async def put() -> None:
-            refs[:] = [
-                await asyncio.to_thread(self._blobs.put, edit.before, MEDIA_TYPE),
-                await asyncio.to_thread(self._blobs.put, edit.update, MEDIA_TYPE),
-            ]
-
-        recorded = await keeping(self._database, put, lambda work: self._append(work, edit, refs[0], refs[1]))
+        contents = [Content(edit.before, MEDIA_TYPE), Content(edit.update, MEDIA_TYPE)]
+        recorded = await keeping(
+            self._database, self._blobs, contents, lambda work, refs: self._append(work, edit, refs[0], refs[1])
+        )
         self._checkpoint(FaultPoint.EDIT_COMMITTED)
         return await self._applied(recorded)
 

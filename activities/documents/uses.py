@@ -1,16 +1,20 @@
 """Who needs what is kept, and how what nobody needs is removed while others write.
 
-A blob is put first and then used, in the transaction that refers to it. A remover condemns a blob that nothing uses, in a
-transaction; then deletes its bytes; then forgets it. Whoever meets a condemned blob waits until it is forgotten, and puts
-the bytes again. A remover that died leaves a condemnation that runs out, and deletes nothing after that.
+Whoever is about to refer to a blob notes that first, in a transaction of its own; then puts the bytes; then refers to
+them, in the transaction that also ends the note. A remover condemns a blob that nobody needs or is about to; then
+deletes its bytes; then forgets it. Both lock the blob's row, so that one of them comes first. Whoever meets a condemned
+blob waits until it is forgotten. A remover that died leaves a condemnation that runs out, and deletes nothing after
+that; a writer that died leaves a note, which keeps the bytes until it is old.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
-from typing import TypeVar
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import bindparam, delete, select
 
@@ -19,16 +23,20 @@ from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.prepared import Prepared
 from counterfoil.activities.store.unit import UnitOfWork
+from counterfoil.models.common import BlobRef, digest_bytes
 from counterfoil.models.errors import ErrorCode, Unavailable
-from counterfoil.models.tables import CONDEMNED, USES, CondemnedRow, UseRow
+from counterfoil.models.tables import BLOBS, USES, BlobRow, UseRow
 
 T = TypeVar("T")
 
 GRACE = timedelta(days=1)
-"""How old a blob must be before it counts as unused: bytes are put a moment before they are referred to."""
+"""How old bytes must be before they count as unused."""
+OLDEST_WRITER = timedelta(hours=1)
+"""How long a note of what is about to be used stands at least."""
 REMOVAL = timedelta(seconds=30)
 PAUSE_SECONDS = 0.05
 TRIES = 40
+ABOUT_TO = "about_to"
 
 _USED = Prepared(select(USES.c.holder).where(USES.c.subject == bindparam("subject")).limit(1))
 _RELEASE = delete(USES).where(USES.c.holder_kind == bindparam("kind"), USES.c.holder == bindparam("holder"))
@@ -39,14 +47,29 @@ _RELEASE_ONE = delete(USES).where(
 )
 
 
+class Content(NamedTuple):
+    """Bytes to keep."""
+
+    data: bytes
+    media_type: str
+
+
 class BeingRemoved(Exception):
-    """A blob that this transaction needs is being removed: put it again, and try again."""
+    """A blob that this transaction needs is being removed: wait, and try again."""
 
 
-async def use(work: UnitOfWork, subject: str, kind: str, holder: str) -> None:
-    """Note that something is needed. Raises `BeingRemoved`."""
-    if await work.session.get(CondemnedRow, subject, lock=True) is not None:
-        raise BeingRemoved(subject)
+async def use(work: UnitOfWork, digest: str, kind: str, holder: str) -> None:
+    """Note that a blob is needed. Raises `BeingRemoved`."""
+    row = await work.session.get(BlobRow, digest, lock=True)
+    if row is None:
+        work.session.add(BlobRow(digest=digest, condemned_until=None))
+    elif row.condemned_until is not None:
+        raise BeingRemoved(digest)
+    await refer(work, digest, kind, holder)
+
+
+async def refer(work: UnitOfWork, subject: str, kind: str, holder: str) -> None:
+    """Note that something is needed that is no blob, or a blob that cannot be condemned now."""
     if await work.session.get(UseRow, (subject, kind, holder)) is None:
         work.session.add(UseRow(subject=subject, holder_kind=kind, holder=holder))
 
@@ -66,16 +89,47 @@ async def is_used(work: UnitOfWork, subject: str) -> bool:
 
 
 async def keeping(
-    database: Database, put: Callable[[], Awaitable[None]], work: Callable[[UnitOfWork], Awaitable[T]]
+    database: Database,
+    blobs: BlobStore,
+    contents: Sequence[Content],
+    work: Callable[[UnitOfWork, list[BlobRef]], Awaitable[T]],
+    put: Callable[[], None] = lambda: None,
 ) -> T:
-    """Put bytes and run a transaction that uses them, again where they were just being removed.
+    """Put bytes and run a transaction that refers to them by `use`; `put` is called in between.
 
-    Raises `Unavailable` (`STORE_UNAVAILABLE`) where that lasts.
+    Raises `Unavailable` (`STORE_UNAVAILABLE`) where bytes that are needed are being removed without an end.
     """
+    note = f"{database.clock().isoformat()} {uuid.uuid4().hex}"
+    digests = sorted({digest_bytes(content.data) for content in contents})
+
+    async def announce(unit: UnitOfWork) -> None:
+        for digest in digests:
+            await use(unit, digest, ABOUT_TO, note)
+
+    async def run(unit: UnitOfWork) -> T:
+        made = await work(unit, refs)
+        await release(unit, ABOUT_TO, note)
+        return made
+
+    await _announced(database, announce)
+    refs = [await asyncio.to_thread(blobs.put, content.data, content.media_type) for content in contents]
+    put()
+    try:
+        return await database.run(run)
+    except Exception:
+        await database.run(lambda unit: release(unit, ABOUT_TO, note))
+        raise
+
+
+async def _forget_notes(work: UnitOfWork, until: datetime) -> None:
+    """End the notes of writers that died."""
+    await work.session.execute(delete(USES).where(USES.c.holder_kind == ABOUT_TO, USES.c.holder < until.isoformat()))
+
+
+async def _announced(database: Database, announce: Callable[[UnitOfWork], Awaitable[None]]) -> None:
     for _ in range(TRIES):
-        await put()
         try:
-            return await database.run(work)
+            return await database.run(announce)
         except BeingRemoved:
             await _finish_removals(database)
             await asyncio.sleep(PAUSE_SECONDS)
@@ -91,7 +145,7 @@ async def _finish_removals(database: Database) -> None:
     """Forget condemnations whose remover has died: it deletes nothing any more."""
 
     async def forget(work: UnitOfWork) -> None:
-        await work.session.execute(delete(CONDEMNED).where(CONDEMNED.c.until < work.now - REMOVAL))
+        await work.session.execute(delete(BLOBS).where(BLOBS.c.condemned_until < work.now - REMOVAL))
 
     await database.run(forget)
 
@@ -107,26 +161,27 @@ class Collector:
     async def collect(self, grace: timedelta = GRACE) -> int:
         """Remove what nothing has used for that long; how many blobs were removed."""
         removed = 0
+        await self._database.run(partial(_forget_notes, until=self._database.clock() - max(grace, OLDEST_WRITER)))
         for digest in await asyncio.to_thread(self._blobs.digests, older_than=self._database.clock() - grace):
             removed += await self._remove(digest)
         return removed
 
     async def _remove(self, digest: str) -> bool:
         async def condemn(work: UnitOfWork) -> bool:
-            row = await work.session.get(CondemnedRow, digest, lock=True)
-            if row is not None and row.until >= work.now:
-                return False  # another remover is at it
-            if row is None and await is_used(work, digest):
-                return False
+            row = await work.session.get(BlobRow, digest, lock=True)
             if row is None:
-                work.session.add(CondemnedRow(digest=digest, until=work.now + REMOVAL))
-            else:
-                row.until = work.now + REMOVAL
+                row = BlobRow(digest=digest, condemned_until=None)
+                work.session.add(row)
+            elif row.condemned_until is not None and row.condemned_until >= work.now:
+                return False  # another remover is at it
+            if await is_used(work, digest):
+                return False
+            row.condemned_until = work.now + REMOVAL
             self._checkpoint(FaultPoint.CONDEMN_BEFORE_COMMIT)
             return True
 
         async def forget(work: UnitOfWork) -> None:
-            await work.session.execute(delete(CONDEMNED).where(CONDEMNED.c.digest == digest))
+            await work.session.execute(delete(BLOBS).where(BLOBS.c.digest == digest))
             self._checkpoint(FaultPoint.FORGET_BEFORE_COMMIT)
 
         if not await self._database.run(condemn):

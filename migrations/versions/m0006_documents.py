@@ -102,15 +102,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("subject", "holder_kind", "holder"),
     )
     op.create_table(
-        "condemned",
+        "document_blobs",
         sa.Column("digest", sa.String(length=71), nullable=False),
-        sa.Column("until", UtcDateTime(), nullable=False),
+        sa.Column("condemned_until", UtcDateTime(), nullable=True),
         sa.PrimaryKeyConstraint("digest"),
     )
 
 
 def downgrade() -> None:
-    op.drop_table("condemned")
+    op.drop_table("document_blobs")
     op.drop_table("uses")
     op.drop_index("ux_replies_message", table_name="replies")
     op.drop_table("replies")
