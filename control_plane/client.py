@@ -115,7 +115,7 @@ class ControlPlane(OperationReader):
 
     @property
     def documents(self) -> DocumentsClient:
-        """Collaborative documents of this deployment. Raises `Refusal` (`SETTINGS_INVALID`) in a client without blobs."""
+        """Collaborative documents of this deployment. Raises `Refusal` (`SETTINGS_INVALID`) without a blob store."""
         if self._documents is None:
             raise Refusal(
                 ErrorCode.SETTINGS_INVALID,

@@ -18,7 +18,7 @@ class DocumentSystem:
     """The documents of one deployment."""
 
     def __init__(self, database: Database, blobs_url: str, checkpoint: Checkpoint = no_fault) -> None:
-        """`blobs_url` is where the deployment's blobs are; documents keep theirs apart, as only theirs are collected."""
+        """`blobs_url` is where the deployment's blobs are; documents keep theirs apart: only theirs are collected."""
         self.database = database
         self.blobs = BlobStore(f"{blobs_url.rstrip('/')}/documents")
         self.log = DocumentLog(database, checkpoint)

@@ -2,7 +2,8 @@
 
 First the quote exactly as it is, then with any white space for any other. Where it occurs more than once, what stood
 around it decides, if it decides for one occurrence only. And where it occurs once, half of what stood around it, or
-all of one side, must still be there, counted from the passage outwards: else the quoted passage is gone, and this is one that reads the same.
+all of one side, must still be there, counted from the passage outwards: else the quoted passage is gone, and this is
+one that reads the same.
 """
 
 from __future__ import annotations

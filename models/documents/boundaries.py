@@ -1,7 +1,7 @@
 """How far a captured document may be read, changed, and let out: three types, each enforced where it is used.
 
-A boundary is a set of byte ranges of the frozen Markdown. What goes into a model request or an export is made by `shown`
-alone, which takes nothing that is outside.
+A boundary is a set of byte ranges of the frozen Markdown. What goes into a model request or an export is made by
+`shown` alone, which takes nothing that is outside.
 """
 
 from __future__ import annotations

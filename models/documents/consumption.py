@@ -110,7 +110,7 @@ def require_echo(receipt: ConsumptionReceipt | None, message_id: str, newest_gen
     if receipt.consumer_generation < newest_generation:
         raise _mismatch(
             message_id,
-            f"the receipt is of generation {receipt.consumer_generation}; generation {newest_generation} has taken over",
+            f"the receipt is of generation {receipt.consumer_generation}; {newest_generation} has taken over",
         )
     return receipt
 

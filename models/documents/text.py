@@ -138,7 +138,7 @@ class DocumentText:
         return piece.start + len(piece.text)
 
     def _walk(self, element: Element, path: tuple[int, ...], ancestors: tuple[Element, ...]) -> None:
-        if element.children and all(_is_inline(child) for child in element.children) or _is_textblock(element):
+        if (element.children and all(_is_inline(child) for child in element.children)) or _is_textblock(element):
             self._block(element, path, ancestors)
             return
         for index, child in enumerate(element.children):

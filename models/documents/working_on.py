@@ -55,7 +55,7 @@ class Kept(Stored):
 
 
 def set_by_selection(index: DocumentIndex, text: DocumentText, selection: Selection) -> Set:
-    """The current selection, with exact character endpoints. Raises `Refusal` (`TARGET_UNRESOLVED`) where it is empty."""
+    """The current selection, with exact character endpoints. Raises `Refusal` (`TARGET_UNRESOLVED`)."""
     return Set(target=target_of(index, text, selection))
 
 

@@ -1,4 +1,6 @@
-"""A process that works on the document `notes` and may be killed anywhere: python -m support.document_process <url> <folder> <fault> <what>.
+"""A process that works on the document `notes` and may be killed anywhere.
+
+Usage: python -m support.document_process <url> <folder> <fault> <what>
 
 Each step is done again by the next process, under the same ids, as whoever asked for it would.
 """

@@ -1,7 +1,7 @@
-"""Writes blocks: paragraphs, headings, quotations, lists, code, tables, each line with what its containers put before it.
+"""Writes blocks: paragraphs, headings, quotations, lists, code, tables; each line with what stands before it.
 
-One block at a time: what a block reads as depends on its own content, and on which mark a list needs to be told from the
-list before it.
+One block at a time: what a block reads as depends on its own content, and on which mark a list needs to be told from
+the list before it.
 """
 
 from __future__ import annotations
@@ -388,7 +388,7 @@ def _leaves(cell: Element) -> Iterator[Group]:
 
 
 def is_empty(nodes: Sequence[Node]) -> bool:
-    """Whether nothing of the nodes would be written: paragraphs without content, and nodes around them without words."""
+    """Whether nothing of the nodes would be written: paragraphs without content, and nodes of such alone."""
     for node in nodes:
         if isinstance(node, TextNode):
             if any(run.text for run in node.runs):

@@ -65,7 +65,7 @@ def can_be_referenced(character: str) -> bool:
 
 
 def kind_of(character: str) -> str:
-    """What a delimiter beside the character sees: `space`, `letter`, `punctuation`, or `symbol` where readers differ."""
+    """What a delimiter beside it sees: `space`, `letter`, `punctuation`, or `symbol`, where readers differ."""
     if character == "" or character.isspace():
         return "space"
     if character.isascii():

@@ -1,7 +1,7 @@
 """Writes a textblock's content: text, marks, images and breaks, each text with the place it came from.
 
 Marks become delimiters, whose meaning depends on the characters around them. The plain spelling is used where it is
-plainly right; elsewhere it is read back, and where it reads otherwise the neighbouring characters are written by number.
+plainly right; elsewhere it is read back, and where it reads otherwise the characters beside it are written by number.
 A mark that no spelling can carry is a declared loss.
 """
 

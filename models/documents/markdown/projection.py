@@ -77,13 +77,10 @@ class Projection:
         index, (start, end) = found
         if index < 0:
             return start
-        chunk, base = self._written[index], self._starts[index]
-        spans = self._spans_of(index, place.branch)
+        base, spans = self._starts[index], self._spans_of(index, place.branch)
         if not spans:
             return base + (start if forward or place.offset == 0 else end)
-        return base + _offset_in(
-            spans, place.offset, forward, utf16_is_text=bool(spans[0].raw) or _is_text(chunk, place)
-        )
+        return base + _offset_in(spans, place.offset, forward)
 
     def place_of(self, offset: int, *, forward: bool = True) -> Place:
         """The place at an offset: inside the text there, else at the nearest text that follows (or comes before)."""
@@ -203,26 +200,21 @@ def project(document: Element, previous: Projection | None = None) -> Projection
 _LIST_NAMES = frozenset({"bullet_list", "bulletList", "ordered_list", "orderedList", "task_list", "taskList"})
 
 
-def _is_text(chunk: Chunk, place: Place) -> bool:
-    return all(span.branch != place.branch or bool(span.raw) for span in chunk.spans)
-
-
-def _offset_in(spans: list[Span], offset: int, forward: bool, *, utf16_is_text: bool) -> int:
+def _offset_in(spans: list[Span], offset: int, forward: bool) -> int:
     """Where an offset of a branch is, by the branch's own spans."""
-    if not utf16_is_text:
-        for span in spans:
-            if span.offset >= offset:
-                return span.start
-        return spans[-1].end
-    best = spans[0].start
+    if not any(span.raw for span in spans):
+        return next((span.start for span in spans if span.offset >= offset), spans[-1].end)
+    before = spans[0].start
     for span in spans:
         length = utf16_length(span.raw)
-        if span.offset > offset or (forward and span.offset == offset):
-            return span.start if forward or span.offset > offset and best == spans[0].start and offset == 0 else best
+        if forward and span.offset == offset:
+            return span.start
+        if span.offset > offset:
+            return span.start if forward else before
         if offset < span.offset + length or (offset == span.offset + length and not forward):
             return span.start + _written_at(span, offset - span.offset)
-        best = span.end
-    return best
+        before = span.end
+    return before
 
 
 def _written_at(span: Span, offset_utf16: int) -> int:

@@ -1,7 +1,7 @@
 """An index of a Yjs document: its nodes, and relative positions encoded and resolved, byte for byte as Yjs does.
 
-Built once from the document's encoded state, then kept up with further updates. Nodes that an update does not touch stay
-the same objects.
+Built once from the document's encoded state, then kept up with further updates. Nodes that an update does not touch
+stay the same objects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEAVES = frozenset({"hard_break", "hardBreak", "image", "horizontal_rule", "hori
 
 
 class RelativePosition(NamedTuple):
-    """A decoded relative position: beside an item, or at an end of a type. `assoc` < 0: it belongs to what is before."""
+    """A decoded relative position: beside an item, or at an end of a type; `assoc` < 0 belongs to what is before."""
 
     item: Id | None
     root: str | None
@@ -93,7 +93,7 @@ class DocumentIndex:
         return self._end_of(item.value, named.assoc) if isinstance(item.value, YType) else Nowhere.UNRESOLVED
 
     def encode(self, place: Place, assoc: int) -> bytes:
-        """A place as a relative position that survives edits, as Yjs encodes it. Raises KeyError for a branch unknown."""
+        """A place as a relative position that survives edits, as Yjs encodes it. Raises KeyError."""
         branch = self._type(place.branch)
         if branch is None:
             raise KeyError(str(place.branch))
@@ -136,8 +136,8 @@ class DocumentIndex:
             raise ValueError("a position is not negative")
         branch, rest = self._root, position
         while True:
-            at = 0
-            for child in branch.children():
+            at = -1
+            for at, child in enumerate(branch.children()):
                 size = _size(child.node())
                 if child.is_text and rest <= size:
                     return Place(child.id, rest)
@@ -147,14 +147,13 @@ class DocumentIndex:
                     branch, rest = child, rest - 1
                     break
                 rest -= size
-                at += 1
             else:
                 if rest:
                     raise ValueError("the position is beyond the document's end")
-                return Place(branch.id, at)
+                return Place(branch.id, at + 1)
 
     def path(self, branch: Branch) -> tuple[ItemId, ...]:
-        """The branches from just below the root down to this one. Raises KeyError for one that is not in the document."""
+        """The branches from just below the root down to this one. Raises KeyError."""
         found = self._type(branch)
         if found is None:
             raise KeyError(str(branch))
@@ -199,7 +198,7 @@ class DocumentIndex:
 
 
 def decode_position(data: bytes) -> RelativePosition:
-    """A relative position as Yjs encodes it, with or without its association. Raises `Refusal` (`MALFORMED_POSITION`)."""
+    """A relative position, with or without its association. Raises `Refusal` (`MALFORMED_POSITION`)."""
     reader = Reader(data)
     try:
         if len(data) > POSITION_LIMIT_BYTES:

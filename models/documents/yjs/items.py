@@ -1,7 +1,7 @@
 """Puts items into a document as Yjs does: split where others refer to, ordered among concurrent ones, deleted.
 
-This is the integration algorithm of Yjs (YATA) over decoded updates, without a runtime: identities stay visible, text is
-counted in UTF-16 units throughout, and nothing an update says can do more than be refused.
+This is the integration algorithm of Yjs (YATA) over decoded updates, without a runtime: identities stay visible, text
+is counted in UTF-16 units throughout, and nothing an update says can do more than be refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Items:
     def integrate(self, update: Update) -> None:
         """Put an update's items in, then make its deletions.
 
-        Raises `Refusal` (`DOCUMENT_INCOMPLETE`) where it builds on what is not here; this must not be used any more then.
+        Raises `Refusal` (`DOCUMENT_INCOMPLETE`) where it builds on what is not here; this is of no use then.
         """
         waiting = {client: _Queue(items) for client, items in update.structs.items()}
         for client in sorted(waiting, reverse=True):

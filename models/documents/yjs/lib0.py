@@ -1,7 +1,7 @@
 """The binary encoding that Yjs writes in (lib0): numbers, strings, byte arrays, and values of any JSON-like type.
 
-Everything a reader is given may be hostile: what is not a whole value raises `ValueError`, and nothing is allocated that
-the bytes do not pay for.
+Everything a reader is given may be hostile: what is not a whole value raises `ValueError`, and nothing is allocated
+that the bytes do not pay for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Yjs updates (version 1) as structs and deletions, and state vectors.
 
-An update holds, for each client, a run of structs with consecutive clocks, and then which clocks are deleted. Reading it
-checks every byte: what is not a whole update is refused, whatever it is.
+An update holds, for each client, a run of structs with consecutive clocks, and then which clocks are deleted. Reading
+it checks every byte: what is not a whole update is refused, whatever it is.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Item:
     """One struct as it was written. `value` depends on the kind; `length` counts clocks.
 
     `parent` is the name of a root type, or an id, or None where it follows from the neighbours. The last five belong to
-    whoever puts it into a document: its neighbours, the type it is in, whether it is deleted, and where it begins there.
+    whoever puts it into a document: its neighbours, the type it is in, whether it is deleted, where it begins there.
     """
 
     __slots__ = (

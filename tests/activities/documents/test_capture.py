@@ -157,7 +157,8 @@ async def test_a_message_is_captured_again_once_with_its_first_target(documents:
 
     second = await documents.capturer.capture(again(Recapture(snapshot_id=first.snapshot_id)))
 
-    assert second.target is not None and first.target is not None
+    assert second.target is not None
+    assert first.target is not None
     assert second.target.target == first.target.target
     assert second.chosen_from == first.snapshot_id
     assert frozen(documents, second)[second.target.markdown_start : second.target.markdown_end] == "five"
@@ -184,7 +185,8 @@ async def test_a_recheck_goes_by_the_proposal_s_own_target_as_often_as_it_is_ask
         found = await documents.capturer.capture(
             capture_of(f"check {number}", choice=Recheck(snapshot_id=first.snapshot_id))
         )
-        assert found.target is not None and first.target is not None
+        assert found.target is not None
+        assert first.target is not None
         assert found.target.target == first.target.target
 
 

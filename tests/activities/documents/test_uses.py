@@ -50,7 +50,8 @@ async def test_snapshots_and_projections_are_kept_as_long_as_something_refers_to
     removed = await documents.collector.collect(AT_ONCE)
 
     assert (removed, there(documents, loose)) == (1, False)
-    assert there(documents, snapshot.snapshot) and there(documents, snapshot.projection)
+    assert there(documents, snapshot.snapshot)
+    assert there(documents, snapshot.projection)
     await documents.database.run(partial(release, kind="action_snapshot", holder=snapshot.snapshot_id))
     assert await documents.collector.collect(AT_ONCE) == 2
     assert not there(documents, snapshot.snapshot)

@@ -1,4 +1,4 @@
-"""What becomes of a target when the document is edited: each kind of edit, each way a target is found. Never widened."""
+"""What becomes of a target when the document is edited: each kind of edit, each way of finding. Never widened."""
 
 from __future__ import annotations
 

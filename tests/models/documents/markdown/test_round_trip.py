@@ -28,7 +28,7 @@ def generated(seed: int, count: int, *, tables: bool = False) -> list[Element]:
 
 
 def as_declared(said: Any) -> Any:
-    """What documents declare that they could not write: a line end in a line of code, white space alone in a block of it."""
+    """What is declared not to be written: a line end in a line of code, white space alone in a block of it."""
     if not isinstance(said, list) or not said:
         return said
     if said[0] == "text" and "code" in said[2]:
@@ -83,7 +83,8 @@ def test_documents_with_tables_tasks_and_strike_through_read_the_same_and_are_wr
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_another_process_gives_the_same_bytes(hash_seed: str):
     program = (
-        "import hashlib; from support.prose import Prose; from counterfoil.models.documents.markdown.projection import project\n"
+        "import hashlib; from support.prose import Prose\n"
+        "from counterfoil.models.documents.markdown.projection import project\n"
         f"prose = Prose({SEED}, tables=True)\n"
         "print(hashlib.sha256(''.join(project(prose.document()).markdown for _ in range(300)).encode()).hexdigest())"
     )
