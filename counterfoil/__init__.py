@@ -23,11 +23,38 @@ if TYPE_CHECKING:
     from counterfoil.control_plane.agent_tool import ApplicationOperationTool
     from counterfoil.control_plane.client import ControlPlane
     from counterfoil.control_plane.connection import connect
+    from counterfoil.control_plane.documents import DocumentsClient
     from counterfoil.control_plane.settings import ConnectionSettings
+    from counterfoil.control_plane.snapshot_tool import ActionSnapshotTool
     from counterfoil.control_plane.temporal import data_converter
     from counterfoil.models.common import Actor, BlobRef, Money, Scope
     from counterfoil.models.deliveries.contract import Callback, CallbackType, Delivery, DeliveryState
     from counterfoil.models.deliveries.signing import verify_callback
+    from counterfoil.models.documents.anchoring import Quote
+    from counterfoil.models.documents.applicability import Applies, PlacementProblem
+    from counterfoil.models.documents.captures import (
+        AffirmedRecheck,
+        CaptureRequest,
+        Purpose,
+        Reach,
+        Recapture,
+        Recheck,
+        WholeDocument,
+        WorkingOn,
+    )
+    from counterfoil.models.documents.consumption import (
+        CommittedReply,
+        ConsumptionReceipt,
+        Fetched,
+        FetchOutcome,
+        FrozenView,
+        Reply,
+    )
+    from counterfoil.models.documents.heads import Head
+    from counterfoil.models.documents.positions import Nowhere, Place
+    from counterfoil.models.documents.receipts import ProjectionReceipt
+    from counterfoil.models.documents.snapshots import ActionSnapshot, SnapshotReference
+    from counterfoil.models.documents.targets import ActionTarget, DocumentTarget, Selection
     from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
     from counterfoil.models.operations.commands import Answer, AnswerStatus, ResolutionStatus, Verdict
     from counterfoil.models.operations.contract import (
@@ -79,6 +106,46 @@ if TYPE_CHECKING:
     from counterfoil.workflows.application_operation import ApplicationOperation
 
 _HOMES = {
+    "control_plane.documents": ("DocumentsClient",),
+    "control_plane.snapshot_tool": ("ActionSnapshotTool",),
+    "models.documents.anchoring": ("Quote",),
+    "models.documents.applicability": (
+        "Applies",
+        "PlacementProblem",
+    ),
+    "models.documents.captures": (
+        "AffirmedRecheck",
+        "CaptureRequest",
+        "Purpose",
+        "Reach",
+        "Recapture",
+        "Recheck",
+        "WholeDocument",
+        "WorkingOn",
+    ),
+    "models.documents.consumption": (
+        "CommittedReply",
+        "ConsumptionReceipt",
+        "Fetched",
+        "FetchOutcome",
+        "FrozenView",
+        "Reply",
+    ),
+    "models.documents.heads": ("Head",),
+    "models.documents.positions": (
+        "Nowhere",
+        "Place",
+    ),
+    "models.documents.receipts": ("ProjectionReceipt",),
+    "models.documents.snapshots": (
+        "ActionSnapshot",
+        "SnapshotReference",
+    ),
+    "models.documents.targets": (
+        "ActionTarget",
+        "DocumentTarget",
+        "Selection",
+    ),
     "activities.adapters.base": ("AdapterContext", "ApplicationAdapter", "Order", "Phase", "Tools"),
     "activities.adapters.catalog": ("Catalog",),
     "activities.adapters.tools": ("ToolContext", "ToolFailed"),
@@ -143,13 +210,18 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "ActionSnapshot",
+    "ActionSnapshotTool",
+    "ActionTarget",
     "Actor",
     "AdapterContext",
+    "AffirmedRecheck",
     "Answer",
     "AnswerStatus",
     "ApplicationAdapter",
     "ApplicationOperation",
     "ApplicationOperationTool",
+    "Applies",
     "Assumption",
     "AttemptRecord",
     "BlobRef",
@@ -161,10 +233,13 @@ __all__ = [
     "CancelTooLate",
     "Cancellation",
     "Cancelled",
+    "CaptureRequest",
     "Catalog",
+    "CommittedReply",
     "Completed",
     "ConnectionSettings",
     "Constraints",
+    "ConsumptionReceipt",
     "Contradicted",
     "ControlPlane",
     "CounterfoilError",
@@ -172,13 +247,20 @@ __all__ = [
     "DecisionRequest",
     "Delivery",
     "DeliveryState",
+    "DocumentTarget",
+    "DocumentsClient",
     "ErrorCode",
     "Evidence",
     "Failed",
+    "FetchOutcome",
+    "Fetched",
+    "FrozenView",
+    "Head",
     "LedgerEntry",
     "Money",
     "NotApplied",
     "NotReady",
+    "Nowhere",
     "OnCreate",
     "Operation",
     "OperationRequest",
@@ -190,21 +272,32 @@ __all__ = [
     "Permission",
     "PermissionRecord",
     "Phase",
+    "Place",
+    "PlacementProblem",
     "PreparationSupport",
     "Prepared",
     "Preview",
     "Problem",
+    "ProjectionReceipt",
+    "Purpose",
+    "Quote",
+    "Reach",
     "Ready",
+    "Recapture",
+    "Recheck",
     "Refusal",
     "ReplayGuarantee",
+    "Reply",
     "ResolutionStatus",
     "Resource",
     "ResourceKind",
     "Route",
     "Running",
     "Scope",
+    "Selection",
     "SessionAnswer",
     "SessionRecord",
+    "SnapshotReference",
     "State",
     "Tool",
     "ToolContext",
@@ -217,6 +310,8 @@ __all__ = [
     "Verification",
     "VerificationUnavailable",
     "Verified",
+    "WholeDocument",
+    "WorkingOn",
     "connect",
     "data_converter",
     "operation_id",

@@ -17,6 +17,7 @@ from counterfoil.activities.adapters.builtin import build_catalog
 from counterfoil.activities.adapters.tools import ToolContext
 from counterfoil.control_plane.agent_tool import ApplicationOperationTool
 from counterfoil.models.common import Scope
+from counterfoil.models.documents.captures import CaptureRequest
 from counterfoil.models.errors import ErrorCode
 from counterfoil.models.operations.commands import CONTRACTS, REQUIRED_SCOPE, Answer, CommandName, Decide, seal
 from counterfoil.models.operations.contract import Constraints, OperationRequest, Owner, Resource
@@ -232,16 +233,23 @@ def project() -> Any:
     return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 
 
-def test_every_test_that_a_promise_names_exists():
-    named = re.findall(r"\| `([a-z_/]+\.py)` `(test_\w+)` \|$", page("operations.md"), re.MULTILINE)
+@pytest.mark.parametrize(("name", "most"), [("operations.md", 60), ("documents.md", 45)])
+def test_every_test_that_a_promise_names_exists(name: str, most: int):
+    named = re.findall(r"\| `([a-z_/]+\.py)` `(test_\w+)` \|$", page(name), re.MULTILINE)
     missing = [
         f"{path} {name}"
         for path, name in named
         if not (REPOSITORY / "tests" / path).exists() or f"def {name}(" not in (REPOSITORY / "tests" / path).read_text()
     ]
 
-    assert len(named) > 60
+    assert len(named) > most
     assert missing == []
+
+
+def test_every_field_of_a_capture_is_explained():
+    told = rows(page("documents.md"), "field of a capture", "meaning")
+
+    assert [names(cells[0])[0] for cells in told] == list(CaptureRequest.model_fields)
 
 
 def test_every_field_of_a_tool_and_every_permission_is_explained():

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -16,12 +14,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from conftest import absent
 
 from counterfoil.activities.adapters.base import AdapterContext
 from counterfoil.activities.adapters.mcp_tool.adapter import McpTools
 from counterfoil.activities.adapters.mcp_tool.profile import ServerProfile
 from support.mcp_calls import Calls, EffectLog, misbehaving
+from support.npm import installed
 
 NPM = Path(__file__).parents[3] / "npm"
 
@@ -55,22 +53,7 @@ def calls(make_context: Callable[..., AdapterContext], blobs: Any) -> Iterator[C
 @pytest.fixture(scope="session")
 def npm() -> Path:
     """The folder of the programs of the MCP servers from npm, installed on first use from the lock."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        absent("node and npm")
-    with (NPM / "package.json").open() as one_at_a_time:
-        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        _install()
-    return NPM / "node_modules" / ".bin"
-
-
-def _install() -> None:
-    lock, done = NPM / "package-lock.json", NPM / "node_modules" / ".counterfoil"
-    if done.exists() and done.read_text() == lock.read_text():
-        return
-    installed = subprocess.run(["npm", "ci"], cwd=NPM, capture_output=True, text=True, timeout=200)
-    if installed.returncode != 0:
-        absent(f"the MCP servers from npm: {installed.stderr[-300:]}")
-    done.write_text(lock.read_text())
+    return installed(NPM) / ".bin"
 
 
 @pytest.fixture
