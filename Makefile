@@ -4,6 +4,7 @@
 #   make check   ruff, mypy, import-linter, locks up to date
 #   make faults  play every fault there is, and random ones       (SEED=7 repeats one, ARGS='--rows none')
 #   make bench-operations    measure an operation beside a bare workflow
+#   make bench-documents     measure a document beside bare pycrdt, and beside yjs on node
 #   make lock    renew the pinned requirements
 #   make record-histories    record the histories that replay tests keep (after a deliberate workflow change)
 
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check faults bench-operations lock record-histories clean typing
+.PHONY: demo test check faults bench-operations bench-documents lock record-histories clean typing
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run
@@ -34,6 +35,9 @@ faults: $(VENV)/.dev
 
 bench-operations: $(VENV)/.dev
 	@$(BIN)/python benchmarks/operations.py $(ARGS)
+
+bench-documents: $(VENV)/.dev
+	@$(BIN)/python benchmarks/documents.py $(ARGS)
 
 record-histories: $(VENV)/.dev
 	@$(BIN)/python tests/replay/record.py

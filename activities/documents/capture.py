@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from counterfoil.activities.documents import log as logs
 from counterfoil.activities.documents import snapshots
-from counterfoil.activities.documents.compaction import MEDIA_TYPE, Moved, head_moved, put_in_place
+from counterfoil.activities.documents.compaction import Moved, head_moved, put_in_place
 from counterfoil.activities.documents.loading import Documents, Loaded
 from counterfoil.activities.documents.uses import BeingRemoved, Content, keeping, refer, use
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
@@ -71,7 +71,7 @@ class Taken:
     """Everything of a capture that follows from one head."""
 
     head: Head
-    content: bytes
+    content: Content
     markdown: bytes
     losses: int
     state_vector_digest: str
@@ -144,7 +144,7 @@ class Capturer:
         return await keeping(
             self._database,
             self._blobs,
-            [Content(taken.content, MEDIA_TYPE), Content(taken.markdown, MARKDOWN)],
+            [taken.content, Content(taken.markdown, MARKDOWN)],
             work,
             lambda: self._checkpoint(FaultPoint.CAPTURE_BLOBS_PUT),
         )
@@ -199,7 +199,7 @@ class Capturer:
         return snapshot
 
     async def _put(self, taken: Taken) -> tuple[BlobRef, BlobRef]:
-        content = await asyncio.to_thread(self._blobs.put, taken.content, MEDIA_TYPE)
+        content = await asyncio.to_thread(self._blobs.put, *taken.content)
         markdown = await asyncio.to_thread(self._blobs.put, taken.markdown, MARKDOWN)
         self._checkpoint(FaultPoint.CAPTURE_BLOBS_PUT)
         return content, markdown
@@ -281,7 +281,7 @@ def _take(loaded: Loaded, request: CaptureRequest | None, chosen: Chosen) -> Tak
     content = loaded.snapshot()
     target, target_bytes = None, (0, 0)
     if chosen.target is not None:
-        target, target_bytes = _target(loaded, chosen.target, digest_bytes(content))
+        target, target_bytes = _target(loaded, chosen.target, digest_bytes(content.data))
     return Taken(
         head=loaded.head,
         content=content,

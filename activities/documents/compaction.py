@@ -8,7 +8,7 @@ be the one that was merged. Cut off anywhere, either the old state stands or the
 from __future__ import annotations
 
 from counterfoil.activities.documents import log as logs
-from counterfoil.activities.documents.loading import Documents, Loaded
+from counterfoil.activities.documents.loading import Documents
 from counterfoil.activities.documents.uses import Content, keeping, release, use
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.store.blobs import BlobStore
@@ -20,7 +20,6 @@ from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.tables import DocumentRow
 
 TRIES = 5
-MEDIA_TYPE = "application/vnd.yjs.update"
 
 
 class Moved(Exception):
@@ -44,14 +43,14 @@ class Compactor:
         Raises `Refusal` (`HEAD_MOVED`) where other compactions win each time, and as `Documents.read` does.
         """
         for _ in range(TRIES):
-            base, content = await self._documents.read(document_id, _snapshot)
+            base, content = await self._documents.read(document_id, lambda loaded: (loaded.head, loaded.snapshot()))
             try:
                 return await self._committed(document_id, base, content)
             except Moved:
                 continue
         raise head_moved(document_id)
 
-    async def _committed(self, document_id: str, base: Head, content: bytes) -> Head:
+    async def _committed(self, document_id: str, base: Head, content: Content) -> Head:
         async def swap(work: UnitOfWork, refs: list[BlobRef]) -> Head:
             (ref,) = refs
             row = await logs.locked(work, document_id)
@@ -66,7 +65,7 @@ class Compactor:
         head = await keeping(
             self._database,
             self._blobs,
-            [Content(content, MEDIA_TYPE)],
+            [content],
             swap,
             lambda: self._checkpoint(FaultPoint.COMPACT_BLOB_PUT),
         )
@@ -92,7 +91,3 @@ def head_moved(document_id: str) -> Refusal:
         subject=document_id,
         remedy="ask again",
     )
-
-
-def _snapshot(loaded: Loaded) -> tuple[Head, bytes]:
-    return loaded.head, loaded.snapshot()

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 from counterfoil.activities.adapters.document_edit.desk import Applied, Edit, LiveDocument
 from counterfoil.activities.documents import log as logs
 from counterfoil.activities.documents import snapshots
-from counterfoil.activities.documents.compaction import MEDIA_TYPE
 from counterfoil.activities.documents.consumption import Consumption
-from counterfoil.activities.documents.loading import Documents, Loaded
+from counterfoil.activities.documents.loading import WHOLE, Documents, Loaded
 from counterfoil.activities.documents.uses import Content, keeping, use
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.store.blobs import BlobStore
@@ -109,7 +108,7 @@ class WorkerDesk:
         return snapshot
 
     async def _edit(self, edit: Edit) -> Applied:
-        contents = [Content(edit.before, MEDIA_TYPE), Content(edit.update, MEDIA_TYPE)]
+        contents = [Content(edit.before, WHOLE), Content(edit.update, WHOLE)]
         recorded = await keeping(
             self._database, self._blobs, contents, lambda work, refs: self._append(work, edit, refs[0], refs[1])
         )

@@ -17,6 +17,7 @@ from typing import TypeVar
 from counterfoil.activities.documents import log as logs
 from counterfoil.activities.documents.log import DocumentLog, Tail
 from counterfoil.activities.documents.runtime import YDocument, is_applied, merged
+from counterfoil.activities.documents.uses import Content
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork
@@ -33,6 +34,9 @@ T = TypeVar("T")
 KEPT_BYTES = 64 * 1024 * 1024
 """How much of encoded documents is kept in memory; the least recently used go first."""
 COVER_PAUSE_SECONDS = 0.05
+WHOLE = "application/vnd.yjs.update"
+WITH_WAITING = "application/vnd.yjs.update; waiting"
+"""The media types of snapshots: whether parts of it wait for others."""
 
 
 class Corrupt(Exception):
@@ -118,9 +122,11 @@ class Loaded:
         """What somebody with this state vector lacks."""
         return self._document.encoded(state_vector)
 
-    def snapshot(self) -> bytes:
+    def snapshot(self) -> Content:
         """The bytes to compact to: without deleted text where nothing waits, else with everything kept."""
-        return self.update if not self.waiting else merged([self.update, *self.waiting])
+        if not self.waiting:
+            return Content(self.update, WHOLE)
+        return Content(merged([self.update, *self.waiting]), WITH_WAITING)
 
     def advanced(self, head: Head, updates: list[bytes]) -> Loaded:
         """The document at a later head. This one must not be read any more."""
@@ -243,8 +249,10 @@ class Documents:
         updates = [one.payload for one in tail.updates]
         if known is not None:
             return known if known.head == head else await asyncio.to_thread(known.advanced, head, updates)
-        parts = [*await self._snapshot(row.id, logs.snapshot_of(row)), *updates]
-        return await asyncio.to_thread(_loaded, row.id, row.workspace, head, parts)
+        ref = logs.snapshot_of(row)
+        whole = ref is not None and ref.media_type == WHOLE
+        parts = [*await self._snapshot(row.id, ref), *updates]
+        return await asyncio.to_thread(_loaded, row.id, row.workspace, head, parts, whole)
 
     async def _snapshot(self, document_id: str, ref: BlobRef | None) -> list[bytes]:
         if ref is None:
@@ -304,9 +312,10 @@ def _first_corrupt(tail: Tail, after: int) -> str | None:
     return None
 
 
-def _loaded(document_id: str, workspace: str, head: Head, parts: list[bytes]) -> Loaded:
+def _loaded(document_id: str, workspace: str, head: Head, parts: list[bytes], whole: bool) -> Loaded:
+    """The document from its parts; `whole`: nothing in the first one waits for others."""
     document = YDocument()
     document.apply(parts)
     loaded = Loaded(document_id, workspace, head, document, sum(map(len, parts)))
-    loaded.waiting = [part for part in parts if not is_applied(decode(part), loaded.state)]
+    loaded.waiting = [part for part in parts[whole:] if not is_applied(decode(part), loaded.state)]
     return loaded

@@ -152,12 +152,22 @@ def _structs(reader: Reader) -> dict[int, list[Item]]:
         for _ in range(count):
             struct = _struct(reader, client, clock)
             if struct.length == 0 and struct.kind != Kind.SKIP:
-                raise ValueError("a struct has no length")
+                raise ValueError("an item has no length")
+            if _is_ahead(struct):
+                # pycrdt writes such where a format ends inside a character; editors that load it fail.
+                raise ValueError("an item stands beside itself, or beside what comes after it")
             clock += struct.length
             if clock > LONGEST:
                 raise ValueError("a clock is too large")
             structs.append(struct)
     return found
+
+
+def _is_ahead(item: Item) -> bool:
+    client, clock = item.client, item.clock
+    return any(
+        named is not None and named[0] == client and named[1] >= clock for named in (item.origin, item.right_origin)
+    )
 
 
 def _struct(reader: Reader, client: int, clock: int) -> Item:

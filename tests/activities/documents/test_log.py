@@ -94,7 +94,7 @@ async def test_content_is_not_duplicated_when_an_editor_of_a_replaced_document_r
         await documents.log.replace("notes", Editor("other").update(), replacing=1)
 
 
-@pytest.mark.parametrize("update", [b"", b"\x00", b"junk", Editor("text").update()[:-1], b"\xff" * 40])
+@pytest.mark.parametrize("update", [b"", b"\x00", b"junk", Editor("text", client_id=1).update()[:-1], b"\xff" * 40])
 async def test_bytes_that_are_no_update_are_refused_and_nothing_is_kept(documents: DocumentSystem, update: bytes):
     await documents.log.create("notes", "acme")
 

@@ -135,3 +135,11 @@ def test_state_vectors_read_as_they_were_written(vector: dict[int, int]):
 def test_a_decoded_position_names_what_it_stands_beside():
     assert decode_position(bytes.fromhex("000507")) == ((5, 7), None, None, 0)
     assert decode_position(bytes.fromhex("00050741")).assoc == -1
+
+
+def test_an_update_that_no_editor_could_load_is_refused():
+    editor = Editor("in 東京 now", client_id=1)
+    editor.text(0).format(0, 5, {"strong": {}})  # in bytes: it ends inside a character
+
+    with pytest.raises(Refusal, match="MALFORMED_UPDATE"):
+        decode(editor.update())
