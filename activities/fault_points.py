@@ -88,6 +88,7 @@ class FaultPoint(StrEnum):
     CONDEMNED = "document.condemn.committed"
     REMOVED = "document.condemn.removed"
     FORGET_BEFORE_COMMIT = "document.forget.before_commit"
+    LET_GO_BEFORE_COMMIT = "document.let_go.before_commit"
 
 
 DOCUMENT_POINTS = tuple(point for point in FaultPoint if point.startswith("document."))

@@ -241,7 +241,7 @@ async def main(sizes: list[str]) -> None:
     table = Table("what", *sizes)
     for key in [key for key in results[0] if key != "size"]:
         cells = [result.get(key) for result in results]
-        table.add_row(key, *(f"{cell * 1000:,.1f} ms" if _is_time(key, cell) else f"{cell:,.2f}" for cell in cells))
+        table.add_row(key, *(_shown(key, cell) for cell in cells))
     Console().print(table)
     for result in results:
         print(json.dumps({"benchmark": "documents"} | result))
@@ -250,8 +250,12 @@ async def main(sizes: list[str]) -> None:
         print(json.dumps(_verdict(whole)))
 
 
-def _is_time(key: str, value: object) -> bool:
-    return isinstance(value, float) and not key.endswith("ratio") and key != "losses"
+def _shown(key: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if key.endswith(("ratio", "bytes")) or key == "losses":
+        return f"{value:,.2f}".removesuffix(".00")
+    return f"{value * 1000:,.1f} ms"
 
 
 def _verdict(whole: dict[str, Any]) -> dict[str, Any]:

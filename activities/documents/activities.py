@@ -68,7 +68,10 @@ class DocumentActivities:
                 except Refusal as refusal:
                     log.warning("%s was not compacted: %s", document_id, refusal)
             activity.heartbeat()
-            return Upkept(compacted=compacted, removed=await self._system.collector.collect(self._collect_after))
+            forgotten = await self._system.collector.let_snapshots_go(self._collect_after)
+            activity.heartbeat()
+            removed = await self._system.collector.collect(self._collect_after)
+            return Upkept(compacted=compacted, forgotten=forgotten, removed=removed)
 
     def _request(self, argument: dict[str, Any]) -> CaptureRequest:
         try:

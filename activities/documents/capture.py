@@ -18,7 +18,7 @@ from counterfoil.activities.documents import log as logs
 from counterfoil.activities.documents import snapshots
 from counterfoil.activities.documents.compaction import Moved, head_moved, put_in_place
 from counterfoil.activities.documents.loading import Documents, Loaded
-from counterfoil.activities.documents.uses import BeingRemoved, Content, keeping, refer, use
+from counterfoil.activities.documents.uses import ACTION_SNAPSHOT, BeingRemoved, Content, keeping, refer, use
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
@@ -222,10 +222,10 @@ class Capturer:
         snapshot = _snapshot(request, chosen, taken, row, content, receipt)
         snapshots.add(work, snapshot, request.digest, actor)
         for digest in sorted({content.digest, markdown.digest}):
-            await use(work, digest, "action_snapshot", snapshot.snapshot_id)
+            await use(work, digest, ACTION_SNAPSHOT, snapshot.snapshot_id)
         await refer(work, snapshot.snapshot_id, *holder_of(snapshot))
         if chosen.snapshot_id is not None:
-            await refer(work, chosen.snapshot_id, "action_snapshot", snapshot.snapshot_id)
+            await snapshots.refer_to(work, chosen.snapshot_id, ACTION_SNAPSHOT, snapshot.snapshot_id)
         self._checkpoint(FaultPoint.CAPTURE_BEFORE_COMMIT)
         return snapshot
 

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from sqlalchemy import bindparam, func, select
 
 from counterfoil.activities.documents import snapshots
-from counterfoil.activities.documents.uses import refer
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.store import ledger
 from counterfoil.activities.store.blobs import BlobStore
@@ -173,8 +172,10 @@ class Consumption:
                 subject=asked.message_id,
                 remedy="stop: a newer attempt is at work",
             )
-        receipt = _new_receipt(asked, receipt_id, work)
         snapshot = asked.snapshot
+        if snapshot is not None:
+            await snapshots.refer_to(work, snapshot.snapshot_id, "receipt", receipt_id)
+        receipt = _new_receipt(asked, receipt_id, work)
         row = ConsumptionReceiptRow(
             id=receipt_id,
             message_id=asked.message_id,
@@ -186,8 +187,6 @@ class Consumption:
             at=work.now,
         )
         work.session.add(row)
-        if snapshot is not None:
-            await refer(work, snapshot.snapshot_id, "receipt", receipt_id)
         summary = f"generation {asked.generation} opened {asked.snapshot_id}: {receipt.fetch_outcome}"
         _note(work, row, "action_snapshot_fetched", summary, actor, outcome=receipt.fetch_outcome)
         self._checkpoint(FaultPoint.FETCH_BEFORE_COMMIT)

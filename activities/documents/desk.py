@@ -65,9 +65,9 @@ class WorkerDesk:
         """What `reading` makes of the document now."""
         return self._run(self._documents.read(document_id, lambda loaded: reading(_live(loaded))))
 
-    def snapshot(self, snapshot_id: str, receipt_id: str | None) -> ActionSnapshot:
-        """The snapshot a proposal is drafted from, its frozen view checked."""
-        return self._run(self._snapshot(snapshot_id, receipt_id))
+    def snapshot(self, operation_id: str, snapshot_id: str, receipt_id: str | None) -> ActionSnapshot:
+        """The snapshot a proposal is drafted from, its frozen view checked; it is kept for the proposal."""
+        return self._run(self._snapshot(operation_id, snapshot_id, receipt_id))
 
     def edit(self, edit: Edit) -> Applied:
         """Append the edit while its head is the newest, once an operation."""
@@ -87,13 +87,13 @@ class WorkerDesk:
                 ErrorCode.STORE_UNAVAILABLE, "the documents do not answer", subject="documents", remedy="ask again"
             ) from None
 
-    async def _snapshot(self, snapshot_id: str, receipt_id: str | None) -> ActionSnapshot:
-        async def find(work: UnitOfWork) -> ActionSnapshot:
-            snapshot = await snapshots.find(work, snapshot_id)
+    async def _snapshot(self, operation_id: str, snapshot_id: str, receipt_id: str | None) -> ActionSnapshot:
+        async def refer_to(work: UnitOfWork) -> ActionSnapshot:
+            snapshot = await snapshots.refer_to(work, snapshot_id, "proposal", operation_id)
             await self._consumption.supporting(work, snapshot, receipt_id)
             return snapshot
 
-        snapshot = await self._database.read(find)
+        snapshot = await self._database.run(refer_to)
         try:
             await asyncio.to_thread(snapshots.frozen_markdown, snapshot, self._blobs)
         except Unavailable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, select
 
+from counterfoil.activities.documents.uses import refer
 from counterfoil.activities.store import ledger
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.ledger import Entry
@@ -24,6 +25,16 @@ async def find(work: UnitOfWork, snapshot_id: str) -> ActionSnapshot:
         raise Refusal(
             ErrorCode.NOT_FOUND, "there is no such action snapshot", subject=snapshot_id, remedy="capture the document"
         )
+    return ActionSnapshot.model_validate_json(row.contract)
+
+
+async def refer_to(work: UnitOfWork, snapshot_id: str, kind: str, holder: str) -> ActionSnapshot:
+    """A snapshot that somebody needs from now on. Raises `Refusal` (`NOT_FOUND`)."""
+    # Locked, so that it is not forgotten between the look and the reference.
+    row = await work.session.get(ActionSnapshotRow, snapshot_id, lock=True)
+    if row is None:
+        return await find(work, snapshot_id)
+    await refer(work, snapshot_id, kind, holder)
     return ActionSnapshot.model_validate_json(row.contract)
 
 

@@ -25,7 +25,7 @@ from counterfoil.activities.store.prepared import Prepared
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import BlobRef, digest_bytes
 from counterfoil.models.errors import ErrorCode, Unavailable
-from counterfoil.models.tables import BLOBS, USES, BlobRow, UseRow
+from counterfoil.models.tables import ACTION_SNAPSHOTS, BLOBS, USES, ActionSnapshotRow, BlobRow, UseRow
 
 T = TypeVar("T")
 
@@ -37,8 +37,19 @@ REMOVAL = timedelta(seconds=30)
 PAUSE_SECONDS = 0.05
 TRIES = 40
 ABOUT_TO = "about_to"
+ACTION_SNAPSHOT = "action_snapshot"
+"""Kinds of holders: a writer, by its note; a snapshot, by its id."""
 
 _USED = Prepared(select(USES.c.holder).where(USES.c.subject == bindparam("subject")).limit(1))
+_UNNEEDED = Prepared(
+    select(ACTION_SNAPSHOTS.c.id)
+    .where(
+        ACTION_SNAPSHOTS.c.created_at < bindparam("before"),
+        ~select(USES.c.holder).where(USES.c.subject == ACTION_SNAPSHOTS.c.id).exists(),
+    )
+    .order_by(ACTION_SNAPSHOTS.c.created_at)
+    .limit(1000)
+)
 _RELEASE = delete(USES).where(USES.c.holder_kind == bindparam("kind"), USES.c.holder == bindparam("holder"))
 _RELEASE_ONE = delete(USES).where(
     USES.c.subject == bindparam("subject"),
@@ -151,7 +162,7 @@ async def _finish_removals(database: Database) -> None:
 
 
 class Collector:
-    """Removes blobs that nothing uses."""
+    """Forgets action snapshots that nobody needs, and removes blobs that nothing uses."""
 
     def __init__(self, database: Database, blobs: BlobStore, checkpoint: Checkpoint = no_fault) -> None:
         self._database = database
@@ -165,6 +176,28 @@ class Collector:
         for digest in await asyncio.to_thread(self._blobs.digests, older_than=self._database.clock() - grace):
             removed += await self._remove(digest)
         return removed
+
+    async def let_snapshots_go(self, grace: timedelta = GRACE) -> int:
+        """Forget action snapshots that nobody has needed for that long; how many. Their bytes are collected later."""
+        asked = {"before": self._database.clock() - grace}
+
+        async def find(work: UnitOfWork) -> list[str]:
+            found: list[str] = (await work.session.execute(_UNNEEDED, asked)).scalars()
+            return found
+
+        async def forget(work: UnitOfWork, snapshot_id: str) -> bool:
+            row = await work.session.get(ActionSnapshotRow, snapshot_id, lock=True)
+            if row is None or await is_used(work, snapshot_id):
+                return False
+            await release(work, ACTION_SNAPSHOT, snapshot_id)
+            await work.session.execute(delete(ACTION_SNAPSHOTS).where(ACTION_SNAPSHOTS.c.id == snapshot_id))
+            self._checkpoint(FaultPoint.LET_GO_BEFORE_COMMIT)
+            return True
+
+        gone = 0
+        for snapshot_id in await self._database.read(find):
+            gone += await self._database.run(partial(forget, snapshot_id=snapshot_id))
+        return gone
 
     async def _remove(self, digest: str) -> bool:
         async def condemn(work: UnitOfWork) -> bool:

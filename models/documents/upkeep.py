@@ -6,7 +6,8 @@ from counterfoil.models.common import Stored
 
 
 class Upkept(Stored):
-    """How many logs were compacted, and how many unused blobs were removed."""
+    """How many logs were compacted, snapshots forgotten, and unused blobs removed."""
 
     compacted: int
+    forgotten: int
     removed: int

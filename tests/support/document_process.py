@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from counterfoil.activities.adapters.document_edit.desk import Edit
 from counterfoil.activities.documents.desk import WorkerDesk
 from counterfoil.activities.documents.system import DocumentSystem
+from counterfoil.activities.documents.uses import release
 from counterfoil.activities.fault_points import checkpoint_of
 from counterfoil.activities.store.database import Database
 from counterfoil.models.common import digest_bytes
@@ -65,6 +67,9 @@ async def collect(documents: DocumentSystem) -> None:
     await capture(documents)
     for number in range(3):
         documents.blobs.put(b"nobody needs %d" % number)
+    loose = await documents.capturer.capture(capture_of("c0"))
+    await documents.database.run(partial(release, kind="capture", holder="c0", subject=loose.snapshot_id))
+    await documents.collector.let_snapshots_go(timedelta(seconds=-5))
     await documents.collector.collect(timedelta(seconds=-5))
 
 

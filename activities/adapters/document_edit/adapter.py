@@ -96,7 +96,7 @@ class DocumentEdit:
 
         desk, asked = self._desk(), _edit_of(order)
         try:
-            snapshot = desk.snapshot(asked.snapshot_id, asked.receipt_id)
+            snapshot = desk.snapshot(context.operation_id, asked.snapshot_id, asked.receipt_id)
             _check_snapshot(snapshot, asked)
             proposal, preview = desk.look(asked.document_id, lambda live: working.rehearsed(live, snapshot, asked))
         except Unavailable:

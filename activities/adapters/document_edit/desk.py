@@ -73,8 +73,8 @@ class DocumentDesk(Protocol):
         """
         ...
 
-    def snapshot(self, snapshot_id: str, receipt_id: str | None) -> ActionSnapshot:
-        """The snapshot a proposal is drafted from, its frozen view checked.
+    def snapshot(self, operation_id: str, snapshot_id: str, receipt_id: str | None) -> ActionSnapshot:
+        """The snapshot a proposal is drafted from, its frozen view checked; from now on it is kept for the proposal.
 
         Raises `Refusal`: `SNAPSHOT_UNAVAILABLE`, and `RECEIPT_MISMATCH` where the receipt does not show that whoever
         proposes has seen it.

@@ -14,6 +14,8 @@ from counterfoil.activities.documents.system import DocumentSystem
 from counterfoil.activities.documents.uses import BeingRemoved, Content, keeping, release, use
 from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import BlobRef
+from counterfoil.models.documents.captures import Recheck
+from counterfoil.models.documents.consumption import FetchOutcome
 from counterfoil.models.errors import CounterfoilError
 from counterfoil.models.tables import BlobRow
 from support.documents import Editor, capture_of
@@ -56,6 +58,33 @@ async def test_snapshots_and_projections_are_kept_as_long_as_something_refers_to
     assert await documents.collector.collect(AT_ONCE) == 2
     assert not there(documents, snapshot.snapshot)
     assert await documents.documents.read("notes", lambda loaded: loaded.projection.markdown) == "text\n\nmore\n"
+
+
+async def test_a_snapshot_is_forgotten_once_nobody_refers_to_it_any_more(documents: DocumentSystem):
+    editor = Editor("text")
+    await documents.log.create("notes", "acme", update=editor.typed())
+    snapshot = await documents.capturer.capture(capture_of("c1", message_id="m1", conversation="chat"))
+    checked = await documents.capturer.capture(capture_of("c2", choice=Recheck(snapshot_id=snapshot.snapshot_id)))
+    receipt = (await documents.consumption.fetch("m1", snapshot.snapshot_id, 1)).receipt
+    editor.add("more")
+    await documents.log.append("notes", editor.typed())
+    await documents.compactor.compact("notes")
+    gone = []
+    for kind, holder in (
+        ("message", "m1"),
+        ("receipt", receipt.receipt_id),
+        ("capture", "c2"),
+        ("action_snapshot", checked.snapshot_id),
+    ):
+        gone.append(await documents.collector.let_snapshots_go(AT_ONCE))
+        await documents.database.run(partial(release, kind=kind, holder=holder))
+    gone.append(await documents.collector.let_snapshots_go(AT_ONCE))
+
+    assert gone == [0, 0, 0, 1, 1]
+    await documents.collector.collect(AT_ONCE)
+    assert not there(documents, snapshot.snapshot)
+    fetched = await documents.consumption.fetch("m1", snapshot.snapshot_id, 2, conversation="chat")
+    assert fetched.receipt.fetch_outcome is FetchOutcome.UNAVAILABLE
 
 
 async def test_what_was_put_a_moment_ago_is_not_taken_for_unused(documents: DocumentSystem):
