@@ -153,8 +153,8 @@ def _quoted(live: LiveDocument, change: ProposedChange) -> Passage:
 def _bound(live: LiveDocument, passage: Passage) -> BoundChange:
     start, end = live.projection.places(passage.start, passage.end)
     found = live.projection.markdown_range(start, end)
-    if found is None or found[0] < passage.start or found[1] > passage.end:
-        raise _missing(live, "the quote begins or ends in the middle of a character's Markdown")
+    if found is None or found[0] < passage.start or found[1] > passage.end or found[0] == found[1]:
+        raise _missing(live, "the quote stands for no text, or begins or ends in the middle of a character's Markdown")
     markdown = live.projection.markdown
     return BoundChange(
         start=base64.b64encode(live.index.encode(start, 0)).decode(),

@@ -94,6 +94,8 @@ class _Writer:
             self._element(group.block, prefix, other_mark)
             if group.block.id is not None:
                 self._chunk.extents[group.block.id] = (start, self._at)
+            if block_of(group.block) is Block.HORIZONTAL_RULE:
+                self._chunk.spans.append(Span(start, self._at, parent, group.first, node=group.block.id))
         for node in group.nodes:
             if isinstance(node, TextNode) and node.id is not None:
                 self._chunk.extents[node.id] = (start, self._at)
@@ -118,9 +120,7 @@ class _Writer:
             case Block.CODE_BLOCK:
                 self._code(element, prefix)
             case Block.HORIZONTAL_RULE:
-                start = self._at
                 self._put(RULE)
-                self._chunk.spans.append(Span(start, self._at, element.id, 0))
             case Block.TABLE if any(_cells(row) for row in element.children):
                 self._table(element, prefix)
             case _:
@@ -341,7 +341,9 @@ class _Writer:
                 shift += len(prefix)
             span.start, span.end = begins, base + shift + span.end
             self._chunk.spans.append(span)
-            if span.branch is not None:
+            if span.node is not None:
+                starts[span.node] = (span.start, span.end)
+            elif span.raw and span.branch is not None:
                 first, last = starts.get(span.branch, (span.start, span.end))
                 starts[span.branch] = (min(first, span.start), max(last, span.end))
         self._put(text.replace("\n", "\n" + prefix) if prefix else text)

@@ -44,6 +44,8 @@ class Span:
     offset: int
     raw: str = ""
     written: str = ""
+    node: ItemId | None = None
+    """The child, where the stretch stands for one."""
 
 
 @dataclass(slots=True)
@@ -335,7 +337,7 @@ class _Writer:
             self._written.losses.append(Loss(LossKind.NODE, node.id, f"the node '{node.name}' has no spelling"))
             text = "".join(one.text for one in node.descendants() if isinstance(one, TextNode))
             self._put(escaped(text))
-        self._written.spans.append(Span(start, self._at, self._setting.parent, piece.offset))
+        self._written.spans.append(Span(start, self._at, self._setting.parent, piece.offset, node=node.id))
 
     def _break(self, piece: _Piece) -> None:
         if self._setting.heading or self._setting.cell:

@@ -15,7 +15,7 @@ from counterfoil.models.documents.markdown.blocks import Chunk, Group, groups, i
 from counterfoil.models.documents.markdown.escaping import offsets
 from counterfoil.models.documents.markdown.inline import Span
 from counterfoil.models.documents.markdown.losses import Loss, LossKind
-from counterfoil.models.documents.nodes import Element, ItemId, utf16_length
+from counterfoil.models.documents.nodes import Element, ItemId, Node, utf16_length
 from counterfoil.models.documents.positions import Branch, Place
 
 BETWEEN = "\n\n"
@@ -69,18 +69,16 @@ class Projection:
 
         Between two differently marked characters there are delimiters: `forward` is after them, else before.
         """
-        if place.branch is None:
-            return self._root_offset(place.offset, forward)
-        found = self._extents.get(place.branch)
-        if found is None:
+        node = self._nodes.get(place.branch)
+        if node is None:
             return None
-        index, (start, end) = found
+        if isinstance(node, Element):
+            return self._among_children(node, place.offset, forward)
+        index, (start, _) = self._extents.get(node.id, (-1, (0, 0)))
         if index < 0:
             return start
-        base, spans = self._starts[index], self._spans_of(index, place.branch)
-        if not spans:
-            return base + (start if forward or place.offset == 0 else end)
-        return base + _offset_in(spans, place.offset, forward)
+        base, spans = self._starts[index], [span for span in self._written[index].spans if span.branch == node.id]
+        return base + (_offset_in(spans, place.offset, forward) if spans else start)
 
     def place_of(self, offset: int, *, forward: bool = True) -> Place:
         """The place at an offset: inside the text there, else at the nearest text that follows (or comes before)."""
@@ -134,23 +132,28 @@ class Projection:
             at = self._starts[index] if index < len(self._starts) else len(self.markdown)
         return found
 
-    def _spans_of(self, index: int, branch: ItemId) -> list[Span]:
-        return [span for span in self._written[index].spans if span.branch == branch]
+    @cached_property
+    def _nodes(self) -> dict[Branch, Node]:
+        """All nodes, by their branch."""
+        nodes: dict[Branch, Node] = {node.id: node for node in self.document.descendants() if node.id is not None}
+        nodes[None] = self.document
+        return nodes
 
-    def _root_offset(self, child: int, forward: bool) -> int | None:
-        children = self.document.children
-        if child > len(children) or child < 0:
+    def _among_children(self, element: Element, child: int, forward: bool) -> int | None:
+        """The place before a child, or (not `forward`) after the one before it."""
+        children = element.children
+        if not 0 <= child <= len(children):
             return None
-        if child < len(children) and forward:
+        if child < len(children) and (forward or child == 0):
             return self._edge_of(children[child].id, 0)
-        if child == 0:
-            return 0
-        return self._edge_of(children[child - 1].id, 1)
+        if child > 0:
+            return self._edge_of(children[child - 1].id, 1)
+        return 0 if element.id is None else self._edge_of(element.id, 1)
 
     def _edge_of(self, branch: Branch, which: int) -> int | None:
         if branch is None:
             return None
-        index, extent = self._extents[branch]
+        index, extent = self._extents.get(branch, (-1, (0, 0)))
         return extent[which] if index < 0 else self._starts[index] + extent[which]
 
     def _place(self, offset: int, forward: bool) -> Place:
@@ -202,8 +205,6 @@ _LIST_NAMES = frozenset({"bullet_list", "bulletList", "ordered_list", "orderedLi
 
 def _offset_in(spans: list[Span], offset: int, forward: bool) -> int:
     """Where an offset of a branch is, by the branch's own spans."""
-    if not any(span.raw for span in spans):
-        return next((span.start for span in spans if span.offset >= offset), spans[-1].end)
     before = spans[0].start
     for span in spans:
         length = utf16_length(span.raw)
