@@ -74,7 +74,8 @@ class Projection:
             return None
         if isinstance(node, Element):
             return self._among_children(node, place.offset, forward)
-        index, (start, _) = self._extents.get(node.id, (-1, (0, 0)))
+        assert place.branch is not None
+        index, (start, _) = self._extents.get(place.branch, (-1, (0, 0)))
         if index < 0:
             return start
         base, spans = self._starts[index], [span for span in self._written[index].spans if span.branch == node.id]
