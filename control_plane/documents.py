@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 
 from counterfoil.activities.documents import snapshots
 from counterfoil.activities.documents.capture import holder_of
+from counterfoil.activities.documents.loading import Loaded
 from counterfoil.activities.documents.system import DocumentSystem
 from counterfoil.activities.documents.uses import release
 from counterfoil.activities.store.unit import UnitOfWork
@@ -28,6 +29,7 @@ from counterfoil.models.documents.consumption import CommittedReply, Consumption
 from counterfoil.models.documents.heads import Head
 from counterfoil.models.documents.receipts import ProjectionReceipt
 from counterfoil.models.documents.snapshots import ActionSnapshot, SnapshotReference
+from counterfoil.models.documents.targets import DocumentTarget, Selection, target_of
 from counterfoil.models.errors import CounterfoilError, ErrorCode, Refusal, Unavailable
 
 INLINE_LIMIT_BYTES = 8 * 1024
@@ -92,6 +94,25 @@ class DocumentsClient:
         await self._system.documents.check(document_id)
         await self._system.log.release(document_id, self._actor)
         return await self.head(document_id)
+
+    # targets
+
+    async def target(self, document_id: str, anchor: int, head: int) -> DocumentTarget:
+        """The target of a selection, by its two ProseMirror positions in the newest state; either may come first.
+
+        Raises `Refusal`: `TARGET_UNRESOLVED` for an empty selection, `BAD_REQUEST` for a position beyond the end.
+        """
+
+        def select(loaded: Loaded) -> DocumentTarget:
+            first, last = loaded.index.place_at(anchor), loaded.index.place_at(head)
+            return target_of(loaded.index, loaded.text, Selection(document_id, first, last))
+
+        try:
+            return await self._system.documents.read(document_id, select)
+        except ValueError as error:
+            raise Refusal(
+                ErrorCode.BAD_REQUEST, str(error), subject=document_id, remedy="select in the newest state"
+            ) from error
 
     # captures
 

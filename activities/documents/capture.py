@@ -9,74 +9,45 @@ beside the writers, and the last time with the row held, so that it ends.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from counterfoil.activities.documents import log as logs
 from counterfoil.activities.documents import snapshots
 from counterfoil.activities.documents.compaction import Moved, head_moved, put_in_place
-from counterfoil.activities.documents.loading import Documents, Loaded
+from counterfoil.activities.documents.loading import Documents
+from counterfoil.activities.documents.taking import (
+    Chosen,
+    Taken,
+    require_same_document,
+    require_unresolved,
+    snapshot_of,
+    take,
+)
 from counterfoil.activities.documents.uses import ACTION_SNAPSHOT, BeingRemoved, Content, keeping, refer, use
 from counterfoil.activities.fault_points import Checkpoint, FaultPoint, no_fault
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork
-from counterfoil.models.common import SYSTEM, Actor, BlobRef, digest_bytes
-from counterfoil.models.documents.boundaries import AllowedRanges, Boundary, ContextBoundary, EgressBoundary
+from counterfoil.models.common import SYSTEM, Actor, BlobRef
 from counterfoil.models.documents.captures import (
     AffirmedRecheck,
     CaptureRequest,
-    Reach,
     Recapture,
     Recheck,
     WorkingOn,
     require_recapturable,
 )
-from counterfoil.models.documents.heads import Head
-from counterfoil.models.documents.markdown.projection import Unit
 from counterfoil.models.documents.receipts import ProjectionReceipt
 from counterfoil.models.documents.snapshots import ActionSnapshot
-from counterfoil.models.documents.targets import (
-    ActionTarget,
-    DocumentTarget,
-    Repaired,
-    Unresolved,
-    resolve_target,
-)
-from counterfoil.models.documents.yjs.update import decode_state_vector
-from counterfoil.models.errors import ErrorCode, Refusal
 from counterfoil.models.tables import DocumentRow
 
 T = TypeVar("T")
-B = TypeVar("B", bound=Boundary)
 
 TRIES = 6
 """How often a capture begins anew. The last time, writers wait for it."""
 PATIENCE_SECONDS = 10.0
 MARKDOWN = "text/markdown; charset=utf-8"
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The target of a capture, and the snapshot it was taken from, if it was."""
-
-    target: DocumentTarget | None
-    snapshot_id: str | None = None
-
-
-@dataclass(frozen=True)
-class Taken:
-    """Everything of a capture that follows from one head."""
-
-    head: Head
-    content: Content
-    markdown: bytes
-    losses: int
-    state_vector_digest: str
-    target: ActionTarget | None
-    target_bytes: tuple[int, int]
 
 
 class Capturer:
@@ -112,7 +83,7 @@ class Capturer:
                 request.document_id, request.state_vector, patience_seconds=self._patience_seconds
             )
         for _ in range(TRIES - 1):
-            taken = await self._documents.read(request.document_id, lambda loaded: _take(loaded, request, chosen))
+            taken = await self._documents.read(request.document_id, lambda loaded: take(loaded, request, chosen))
             try:
                 return await self._committed(request, chosen, taken, actor)
             except Moved:
@@ -125,7 +96,7 @@ class Capturer:
         Raises `Refusal`: `NOT_FOUND`, `DOCUMENT_QUARANTINED`, `HEAD_MOVED`.
         """
         for _ in range(TRIES):
-            taken = await self._documents.read(document_id, lambda loaded: _take(loaded, None, Chosen(None)))
+            taken = await self._documents.read(document_id, lambda loaded: take(loaded, None, Chosen(None)))
             try:
                 return await self._published(document_id, taken)
             except Moved:
@@ -152,21 +123,21 @@ class Capturer:
     async def _chosen(self, request: CaptureRequest) -> Chosen:
         match request.choice:
             case WorkingOn(target=target):
-                _require_same_document(request, target.document_id)
+                require_same_document(request, target.document_id)
                 return Chosen(target)
             case Recapture(snapshot_id=snapshot_id) | Recheck(snapshot_id=snapshot_id):
                 first = await self._database.read(lambda work: snapshots.find(work, snapshot_id))
-                _require_same_document(request, first.document_id)
+                require_same_document(request, first.document_id)
                 if isinstance(request.choice, Recapture):
                     require_recapturable(request, first_choice=first.chosen_by, first_message=first.message_id)
                 return Chosen(None if first.target is None else first.target.target, snapshot_id)
             case AffirmedRecheck(snapshot_id=snapshot_id, target=target):
                 first = await self._database.read(lambda work: snapshots.find(work, snapshot_id))
-                _require_same_document(request, first.document_id)
-                _require_same_document(request, target.document_id)
+                require_same_document(request, first.document_id)
+                require_same_document(request, target.document_id)
                 if first.target is not None:
                     await self._documents.read(
-                        request.document_id, lambda loaded: _require_unresolved(loaded, first.target)
+                        request.document_id, lambda loaded: require_unresolved(loaded, first.target)
                     )
                 return Chosen(target, snapshot_id)
             case _:
@@ -185,7 +156,7 @@ class Capturer:
 
         async def run(work: UnitOfWork) -> ActionSnapshot:
             loaded = await self._documents.newest_in(work, request.document_id)
-            taken = _take(loaded, request, chosen)
+            taken = take(loaded, request, chosen)
             return await self._commit(work, request, chosen, taken, *await self._put(taken), actor)
 
         async with self._documents.lock_of(request.document_id), self._documents.guarding():
@@ -219,7 +190,7 @@ class Capturer:
             return standing
         receipt = await self._admit(work, request.document_id, taken, content, markdown)
         row = await logs.locked(work, request.document_id)
-        snapshot = _snapshot(request, chosen, taken, row, content, receipt)
+        snapshot = snapshot_of(request, chosen, taken, row, content, receipt)
         snapshots.add(work, snapshot, request.digest, actor)
         for digest in sorted({content.digest, markdown.digest}):
             await use(work, digest, ACTION_SNAPSHOT, snapshot.snapshot_id)
@@ -266,139 +237,3 @@ def current_receipt(row: DocumentRow) -> ProjectionReceipt | None:
         return None
     receipt = ProjectionReceipt.model_validate_json(row.receipt)
     return receipt if receipt.head == logs.head_of(row) else None
-
-
-def _take(loaded: Loaded, request: CaptureRequest | None, chosen: Chosen) -> Taken:
-    if request is not None and request.generation not in (None, loaded.head.generation):
-        raise Refusal(
-            ErrorCode.HEAD_MOVED,
-            f"the document is in generation {loaded.head.generation}, the editor has {request.generation}",
-            subject=loaded.document_id,
-            remedy="load the document anew",
-        )
-    projection = loaded.projection
-    _check_projection(loaded, request)
-    content = loaded.snapshot()
-    target, target_bytes = None, (0, 0)
-    if chosen.target is not None:
-        target, target_bytes = _target(loaded, chosen.target, digest_bytes(content.data))
-    return Taken(
-        head=loaded.head,
-        content=content,
-        markdown=projection.encoded,
-        losses=len(projection.losses),
-        state_vector_digest=digest_bytes(loaded.state_vector),
-        target=target,
-        target_bytes=target_bytes,
-    )
-
-
-def _target(loaded: Loaded, target: DocumentTarget, snapshot_digest: str) -> tuple[ActionTarget, tuple[int, int]]:
-    found = resolve_target(loaded.index, loaded.text, target)
-    projection = loaded.projection
-    if isinstance(found, Unresolved):
-        raise _unresolved(loaded.document_id, str(found.reason))
-    placed = projection.markdown_range(found.range.start, found.range.end)
-    if placed is None:
-        raise _unresolved(loaded.document_id, "it has no place in the Markdown")
-    made = ActionTarget(
-        document_id=loaded.document_id,
-        target=target,
-        generation=loaded.head.generation,
-        snapshot_digest=snapshot_digest,
-        text_digest=digest_bytes(found.text.encode()),
-        resolution=found.how if isinstance(found, Repaired) else "relative",
-        markdown_start=placed[0],
-        markdown_end=placed[1],
-    )
-    return made, (projection.converted(placed[0], Unit.BYTES), projection.converted(placed[1], Unit.BYTES))
-
-
-def _snapshot(
-    request: CaptureRequest,
-    chosen: Chosen,
-    taken: Taken,
-    row: DocumentRow,
-    content: BlobRef,
-    receipt: ProjectionReceipt,
-) -> ActionSnapshot:
-    return ActionSnapshot(
-        snapshot_id=snapshot_id(request.capture_id),
-        capture_id=request.capture_id,
-        document_id=request.document_id,
-        workspace=row.workspace,
-        purpose=request.purpose,
-        chosen_by=request.choice.by,
-        chosen_from=chosen.snapshot_id,
-        conversation=request.conversation,
-        message_id=request.message_id,
-        label=request.label,
-        head=receipt.head,
-        snapshot=content,
-        state_vector_digest=taken.state_vector_digest,
-        projection=receipt.projection,
-        losses=taken.losses,
-        target=taken.target,
-        context=_boundary(ContextBoundary, request.context, taken),
-        allowed=_boundary(AllowedRanges, request.changes, taken),
-        egress=_boundary(EgressBoundary, request.egress, taken),
-        receipt=receipt,
-        created_at=receipt.at,
-    )
-
-
-def snapshot_id(capture_id: str) -> str:
-    """The id of a capture's snapshot."""
-    return f"snapshot-{hashlib.sha256(capture_id.encode()).hexdigest()[:40]}"
-
-
-def _boundary(kind: type[B], reach: Reach, taken: Taken) -> B:
-    if reach is Reach.NOTHING:
-        return kind.nothing()
-    if reach is Reach.WHOLE or taken.target is None:
-        return kind.everything()
-    return kind.of(*taken.target_bytes)
-
-
-def _check_projection(loaded: Loaded, request: CaptureRequest | None) -> None:
-    """An editor's own Markdown must be the derived one, where both have seen the same."""
-    if request is None or request.projection_digest in (None, loaded.projection.digest):
-        return
-    seen = None if request.state_vector is None else decode_state_vector(request.state_vector)
-    if seen is not None and seen != loaded.state:
-        return  # others have typed since: the derived one is newer
-    raise Refusal(
-        ErrorCode.PROJECTION_MISMATCH,
-        "the editor's Markdown is not what the document reads as",
-        subject=loaded.document_id,
-        remedy="synchronise the document, and serialise it again",
-    )
-
-
-def _require_unresolved(loaded: Loaded, target: ActionTarget | None) -> None:
-    if target is not None and not isinstance(resolve_target(loaded.index, loaded.text, target.target), Unresolved):
-        raise Refusal(
-            ErrorCode.NOT_POSSIBLE,
-            "the proposal's own target is still in the document: it is not exchanged for another",
-            subject=loaded.document_id,
-            remedy="check the proposal again with its own target",
-        )
-
-
-def _require_same_document(request: CaptureRequest, document_id: str) -> None:
-    if document_id != request.document_id:
-        raise Refusal(
-            ErrorCode.RESOURCE_MISMATCH,
-            "the target is of another document",
-            subject=request.document_id,
-            remedy="name the document that the target was set in",
-        )
-
-
-def _unresolved(document_id: str, why: str) -> Refusal:
-    return Refusal(
-        ErrorCode.TARGET_UNRESOLVED,
-        f"the target is not in the document any more, or not certainly: {why}",
-        subject=document_id,
-        remedy="choose the target again; it is never widened",
-    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from counterfoil.models.documents.markdown.blocks import is_empty
+from counterfoil.models.documents.markdown.layout import is_empty
 from counterfoil.models.documents.markdown.shapes import is_same_kind, reads_alike
 from counterfoil.models.documents.nodes import Element, Node, Run, TextNode, utf16_length
 

@@ -13,7 +13,8 @@ from sqlalchemy import select
 
 from counterfoil.activities.documents import log as logs
 from counterfoil.activities.documents import snapshots
-from counterfoil.activities.documents.capture import current_receipt, snapshot_id
+from counterfoil.activities.documents.capture import current_receipt
+from counterfoil.activities.documents.taking import snapshot_id
 from counterfoil.activities.fault_points import DOCUMENT_POINTS, FaultPoint
 from counterfoil.activities.store.database import Database
 from counterfoil.activities.store.unit import UnitOfWork

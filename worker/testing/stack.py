@@ -25,6 +25,7 @@ from temporalio.service import RPCError
 from counterfoil.activities.adapters.base import ApplicationAdapter
 from counterfoil.activities.adapters.builtin import build_catalog
 from counterfoil.activities.adapters.catalog import Catalog
+from counterfoil.activities.documents.system import DocumentSystem
 from counterfoil.activities.store.blobs import BlobStore
 from counterfoil.activities.store.database import Database
 from counterfoil.control_plane.client import ControlPlane
@@ -194,15 +195,17 @@ class Stack:
         client = await _in_namespace(self._background.server.address, self.namespace)
         self._announce()
         await self._serve(client)
+        database = Database(self.settings.database)
         self._control_plane = ControlPlane(
             client,
-            Database(self.settings.database),
+            database,
             self._catalog,
             task_queue=self.settings.task_queue,
             principal=self.settings.principal,
             seal_key=self.settings.sealing_key(),
             timeout_seconds=WAIT_SECONDS,
             blobs=BlobStore(self.settings.blobs),
+            documents=DocumentSystem(database, self.settings.blobs),
         )
 
     async def _serve(self, client: Client) -> None:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from counterfoil.models.documents.markdown.inline import Inline, Setting, Span, inline
+from counterfoil.models.documents.markdown.inline import Inline, Span, inline
+from counterfoil.models.documents.markdown.layout import Group, cells_of, groups, is_empty, is_tight
 from counterfoil.models.documents.markdown.losses import Loss, LossKind
+from counterfoil.models.documents.markdown.pieces import Setting
 from counterfoil.models.documents.markdown.schema import (
-    CELLS,
-    INLINE,
     LISTS,
     TEXTBLOCKS,
     Block,
@@ -41,30 +41,6 @@ class Chunk:
     """Where each node in it begins and ends."""
     losses: list[Loss] = field(default_factory=list)
     is_list: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A block, or a row of inline nodes that stands where a block was expected; `first` is its index."""
-
-    first: int
-    nodes: tuple[Node, ...]
-    block: Element | None
-
-
-def groups(children: Sequence[Node]) -> Iterator[Group]:
-    """The children as blocks."""
-    row: list[Node] = []
-    for index, child in enumerate(children):
-        if isinstance(child, TextNode) or block_of(child) in INLINE:
-            row.append(child)
-            continue
-        if row:
-            yield Group(index - len(row), tuple(row), None)
-            row = []
-        yield Group(index, (child,), child)
-    if row:
-        yield Group(len(children) - len(row), tuple(row), None)
 
 
 def write_block(group: Group, parent: ItemId | None, *, after_list: bool) -> Chunk:
@@ -121,7 +97,7 @@ class _Writer:
                 self._code(element, prefix)
             case Block.HORIZONTAL_RULE:
                 self._put(RULE)
-            case Block.TABLE if any(_cells(row) for row in element.children):
+            case Block.TABLE if any(cells_of(row) for row in element.children):
                 self._table(element, prefix)
             case _:
                 self._unknown(element, prefix)
@@ -174,7 +150,7 @@ class _Writer:
                         self._chunk.extents[child.id] = (self._at, self._at)
 
     def _list(self, element: Element, block: Block, prefix: str, other_mark: bool) -> None:
-        tight = _is_tight(element)
+        tight = is_tight(element)
         number = order_of(element)
         if number + len(element.children) > LAST_NUMBER:
             number = 1
@@ -282,7 +258,7 @@ class _Writer:
             self._chunk.spans.append(Span(start, self._at, branch, offset, raw, written))
 
     def _table(self, element: Element, prefix: str) -> None:
-        rows = [(row, _cells(row)) for row in element.children if _cells(row)]
+        rows = [(row, cells_of(row)) for row in element.children if cells_of(row)]
         columns = max(len(cells) for _, cells in rows)
         aligned = [alignment_of(cell) for cell in rows[0][1]] + [""] * (columns - len(rows[0][1]))
         if any(len(cells) != columns for _, cells in rows) or len(rows) != len(element.children):
@@ -368,12 +344,6 @@ class _Writer:
 _RULES = {"left": ":--", "right": "--:", "center": ":-:"}
 
 
-def _cells(row: Node) -> list[Element]:
-    if isinstance(row, TextNode):
-        return []
-    return [cell for cell in row.children if isinstance(cell, Element) and block_of(cell) in CELLS]
-
-
 def alignment_of(cell: Element) -> str:
     """How a cell is aligned; empty where it is not."""
     align = attribute(cell, "alignment", "align")
@@ -387,53 +357,3 @@ def _leaves(cell: Element) -> Iterator[Group]:
             yield group
         else:
             yield from _leaves(group.block)
-
-
-def is_empty(nodes: Sequence[Node]) -> bool:
-    """Whether nothing of the nodes would be written: paragraphs without content, and nodes of such alone."""
-    for node in nodes:
-        if isinstance(node, TextNode):
-            if any(run.text for run in node.runs):
-                return False
-            continue
-        block = block_of(node)
-        if block is Block.HARD_BREAK:
-            continue
-        if block is Block.PARAGRAPH or (block is None and node.children):
-            if not is_empty(node.children):
-                return False
-            continue
-        if block is Block.TABLE and not any(_cells(row) for row in node.children) and is_empty(node.children):
-            continue
-        return False
-    return True
-
-
-def _is_tight(element: Element) -> bool:
-    if all(isinstance(item, Element) and is_empty(item.children) for item in element.children):
-        return True
-    return element.attrs.get("tight") is not False and all(_is_simple(item) for item in element.children)
-
-
-def _is_simple(item: Node) -> bool:
-    """One paragraph, and perhaps lists that may follow it without an empty line."""
-    if isinstance(item, TextNode):
-        return False
-    blocks = [group for group in groups(item.children) if not is_empty(group.nodes)]
-    if not blocks:
-        return True
-    first = blocks[0].block
-    if first is not None and block_of(first) is not Block.PARAGRAPH:
-        return False
-    lists = [group.block for group in blocks[1:]]
-    return len(lists) <= 1 and all(one is not None and _may_follow(one) for one in lists)
-
-
-def _may_follow(element: Element) -> bool:
-    block = block_of(element)
-    if block not in LISTS or not element.children or not _is_tight(element):
-        return False
-    first = element.children[0]
-    if isinstance(first, TextNode) or is_empty(first.children):
-        return False
-    return block is not Block.ORDERED_LIST or order_of(element) == 1

@@ -23,11 +23,18 @@ from counterfoil.models.documents.markdown.escaping import (
     reference,
 )
 from counterfoil.models.documents.markdown.losses import Loss, LossKind
-from counterfoil.models.documents.markdown.schema import Block, Style, attribute, block_of, style_of, unspelled
-from counterfoil.models.documents.nodes import Element, ItemId, Json, Mark, Node, TextNode, utf16_length
-
-ORDER: tuple[Style, ...] = (Style.LINK, Style.STRONG, Style.EM, Style.STRIKE)
-"""Marks that open together open in this order. Code is always the innermost."""
+from counterfoil.models.documents.markdown.pieces import (
+    Piece,
+    Setting,
+    Token,
+    is_break,
+    joined,
+    pieces_of,
+    tokens_of,
+    without_last_breaks,
+)
+from counterfoil.models.documents.markdown.schema import Block, Style, attribute, block_of, unspelled
+from counterfoil.models.documents.nodes import Element, ItemId, Json, Mark, Node, TextNode
 
 
 @dataclass(slots=True)
@@ -57,39 +64,13 @@ class Inline:
     losses: list[Loss] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Setting:
-    """Where a textblock stands, as far as that changes how it is written."""
-
-    heading: bool = False
-    cell: bool = False
-    parent: ItemId | None = None
-    first: int = 0
-    """The index of the first child among its siblings."""
-
-
-@dataclass(slots=True)
-class _Piece:
-    """Characters with the same marks, or one inline node."""
-
-    styles: dict[Style, Mark]
-    branch: ItemId | None
-    offset: int
-    text: str = ""
-    node: Element | None = None
-
-
-Token = tuple[str, Any]
-"""`open` or `close` with a mark, `piece` with a piece."""
-
-
 def inline(children: Sequence[Node], setting: Setting) -> Inline:
     """A textblock's content, written."""
     losses: list[Loss] = []
-    pieces = _without_last_breaks(_pieces(children, setting, losses), setting, losses)
+    pieces = without_last_breaks(pieces_of(children, setting, losses), setting, losses)
     if len(pieces) == 1 and not pieces[0].styles and pieces[0].node is None:
         return _Writer(setting, losses).write([("piece", pieces[0])])
-    tokens = _tokens(pieces)
+    tokens = tokens_of(pieces)
     if all(kind == "piece" for kind, _ in tokens) and not any(Style.CODE in piece.styles for piece in pieces):
         return _Writer(setting, losses).write(tokens)
     wanted: list[tuple[str, frozenset[Any]]] | None = None
@@ -107,105 +88,13 @@ def inline(children: Sequence[Node], setting: Setting) -> Inline:
     return _without_delimiters(pieces, setting, losses)
 
 
-def _without_delimiters(pieces: list[_Piece], setting: Setting, losses: list[Loss]) -> Inline:
+def _without_delimiters(pieces: list[Piece], setting: Setting, losses: list[Loss]) -> Inline:
     """No spelling carries the emphasis: it is left out, and said so."""
     for piece in pieces:
         for style in (Style.STRONG, Style.EM, Style.STRIKE):
             if piece.styles.pop(style, None) is not None:
                 losses.append(Loss(LossKind.MARK, piece.branch, f"{style} cannot be written between these characters"))
-    return _Writer(setting, losses).write(_tokens(_joined(pieces)))
-
-
-def _without_last_breaks(pieces: list[_Piece], setting: Setting, losses: list[Loss]) -> list[_Piece]:
-    while pieces and _is_break(pieces[-1]):
-        pieces.pop()
-        losses.append(Loss(LossKind.NODE, setting.parent, "a break at the end of a block"))
-    return pieces
-
-
-def _joined(pieces: list[_Piece]) -> list[_Piece]:
-    """Neighbouring code of the same marks is one piece of code: two would run into each other."""
-    joined: list[_Piece] = []
-    for piece in pieces:
-        last = joined[-1] if joined else None
-        same = last is not None and last.styles == piece.styles and last.branch == piece.branch
-        if last is not None and same and last.node is None and piece.node is None and Style.CODE in piece.styles:
-            last.text += piece.text
-        else:
-            joined.append(piece)
-    return joined
-
-
-def _pieces(children: Sequence[Node], setting: Setting, losses: list[Loss]) -> list[_Piece]:
-    pieces: list[_Piece] = []
-    for index, child in enumerate(children, setting.first):
-        if isinstance(child, Element):
-            pieces.append(_Piece({}, setting.parent, index, node=child))
-            continue
-        at = 0
-        for run in child.runs:
-            styles: dict[Style, Mark] = {}
-            for mark in run.marks:
-                style = style_of(mark)
-                if style is None:
-                    losses.append(Loss(LossKind.MARK, child.id, f"the mark '{mark.name}' has no spelling"))
-                else:
-                    styles[style] = mark
-            pieces.append(_Piece(styles, child.id, at, text=run.text))
-            at += utf16_length(run.text)
-    return _joined(_same_links(pieces))
-
-
-def _same_links(pieces: list[_Piece]) -> list[_Piece]:
-    """Runs that differ only in marks without a spelling are written as one."""
-    merged: list[_Piece] = []
-    for piece in pieces:
-        last = merged[-1] if merged else None
-        if (
-            last is not None
-            and last.node is None
-            and piece.node is None
-            and last.branch == piece.branch
-            and last.styles == piece.styles
-        ):
-            last.text += piece.text
-        else:
-            merged.append(piece)
-    return merged
-
-
-def _tokens(pieces: list[_Piece]) -> list[Token]:
-    """The pieces with marks opened and closed around them, those that last longest outermost."""
-    tokens: list[Token] = []
-    standing: list[tuple[Style, Mark]] = []
-    for index, piece in enumerate(pieces):
-        wanted = dict(piece.styles)
-        wanted.pop(Style.CODE, None)
-        keep = 0
-        while keep < len(standing) and wanted.get(standing[keep][0]) == standing[keep][1]:
-            keep += 1
-        while len(standing) > keep:
-            tokens.append(("close", standing.pop()))
-        opening = [
-            (style, wanted[style]) for style in ORDER if style in wanted and (style, wanted[style]) not in standing
-        ]
-        opening.sort(key=lambda one: (-_lasts(pieces, index, one), ORDER.index(one[0])))
-        for one in opening:
-            standing.append(one)
-            tokens.append(("open", one))
-        tokens.append(("piece", piece))
-    while standing:
-        tokens.append(("close", standing.pop()))
-    return tokens
-
-
-def _lasts(pieces: list[_Piece], index: int, mark: tuple[Style, Mark]) -> int:
-    length = 0
-    for piece in pieces[index:]:
-        if piece.styles.get(mark[0]) != mark[1]:
-            break
-        length += 1
-    return length
+    return _Writer(setting, losses).write(tokens_of(joined(pieces)))
 
 
 class _Writer:
@@ -260,7 +149,7 @@ class _Writer:
         self._parts.append(text)
         self._at += len(text)
 
-    def _piece(self, piece: _Piece, tokens: list[Token], index: int) -> None:
+    def _piece(self, piece: Piece, tokens: list[Token], index: int) -> None:
         if piece.node is not None:
             self._node(piece, piece.node)
         elif Style.CODE in piece.styles:
@@ -268,7 +157,7 @@ class _Writer:
         elif piece.text:
             self._text(piece, tokens, index)
 
-    def _text(self, piece: _Piece, tokens: list[Token], index: int) -> None:
+    def _text(self, piece: Piece, tokens: list[Token], index: int) -> None:
         raw = piece.text
         if "\x00" in raw:
             self._written.losses.append(Loss(LossKind.CHARACTER, piece.branch, "NUL cannot be written"))
@@ -291,9 +180,9 @@ class _Writer:
             written = written.replace("|", "\\|")
         self._span(piece, raw, written)
 
-    def _edge(self, character: str, beside: Token, outer: str, inner: str, piece: _Piece) -> str:
+    def _edge(self, character: str, beside: Token, outer: str, inner: str, piece: Piece) -> str:
         """The first or last character by number, where it would not be read as itself; else nothing."""
-        at_end = beside[0] == "edge" or (beside[0] == "piece" and _is_break(beside[1]))
+        at_end = beside[0] == "edge" or (beside[0] == "piece" and is_break(beside[1]))
         by_delimiter = beside[0] in (outer, inner) and beside[1][0] is not Style.LINK
         number = False
         if is_strippable(character):
@@ -313,7 +202,7 @@ class _Writer:
             return ""
         return str(beside[1].text[index])
 
-    def _code(self, piece: _Piece) -> None:
+    def _code(self, piece: Piece) -> None:
         raw = piece.text
         if re.search(r"[\r\n]", raw):
             self._written.losses.append(Loss(LossKind.CHARACTER, piece.branch, "a line end in code becomes a space"))
@@ -326,7 +215,7 @@ class _Writer:
         self._span(piece, raw, raw.replace("|", "\\|") if self._setting.cell else raw)
         self._put(pad + fence)
 
-    def _node(self, piece: _Piece, node: Element) -> None:
+    def _node(self, piece: Piece, node: Element) -> None:
         block = block_of(node)
         start = self._at
         if block is Block.HARD_BREAK:
@@ -339,7 +228,7 @@ class _Writer:
             self._put(escaped(text))
         self._written.spans.append(Span(start, self._at, self._setting.parent, piece.offset, node=node.id))
 
-    def _break(self, piece: _Piece) -> None:
+    def _break(self, piece: Piece) -> None:
         if self._setting.heading or self._setting.cell:
             where = "a heading" if self._setting.heading else "a table's cell"
             self._written.losses.append(
@@ -365,7 +254,7 @@ class _Writer:
     def _has_lines(self) -> bool:
         return any(part.endswith("\n") for part in self._parts)
 
-    def _span(self, piece: _Piece, raw: str, written: str) -> None:
+    def _span(self, piece: Piece, raw: str, written: str) -> None:
         start = self._at
         self._put(written)
         self._written.spans.append(Span(start, self._at, piece.branch, piece.offset, raw, written))
@@ -395,7 +284,3 @@ def _line(value: Json, losses: list[Loss]) -> str:
         losses.append(Loss(LossKind.CHARACTER, None, "a line end in a link or an image"))
         text = re.sub(r"[\r\n\x00]+", " ", text)
     return text
-
-
-def _is_break(piece: _Piece) -> bool:
-    return piece.node is not None and block_of(piece.node) is Block.HARD_BREAK

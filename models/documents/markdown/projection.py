@@ -11,9 +11,10 @@ from enum import StrEnum
 from functools import cached_property
 
 from counterfoil.models.common import digest_bytes
-from counterfoil.models.documents.markdown.blocks import Chunk, Group, groups, is_empty, write_block
+from counterfoil.models.documents.markdown.blocks import Chunk, write_block
 from counterfoil.models.documents.markdown.escaping import offsets
 from counterfoil.models.documents.markdown.inline import Span
+from counterfoil.models.documents.markdown.layout import Group, groups, is_empty
 from counterfoil.models.documents.markdown.losses import Loss, LossKind
 from counterfoil.models.documents.nodes import Element, ItemId, Node, utf16_length
 from counterfoil.models.documents.positions import Branch, Place

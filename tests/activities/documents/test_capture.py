@@ -124,7 +124,7 @@ async def test_an_unresolved_target_blocks_the_action_and_nothing_is_kept(docume
 
 async def _find(work: Any, capture_id: str) -> ActionSnapshot:
     from counterfoil.activities.documents import snapshots
-    from counterfoil.activities.documents.capture import snapshot_id
+    from counterfoil.activities.documents.taking import snapshot_id
 
     return await snapshots.find(work, snapshot_id(capture_id))
 
