@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from temporalio.client import Client
 
 from counterfoil.control_plane.client import ControlPlane
 from counterfoil.models.documents.captures import Reach
@@ -174,3 +176,37 @@ async def test_several_changes_are_made_together(stack: Stack, control_plane: Co
     assert await control_plane.documents.markdown("notes") == (
         "The slow brown fox.\n\n- one\n- two\n\nAnd that is _all_.\n"
     )
+
+
+async def test_an_edit_whose_commit_was_in_doubt_is_observed_and_made_once(client: Client, tmp_path: Path):
+    doubtful = Stack(client, tmp_path, fault="timeout:document.edit.before_commit")
+    await doubtful.start()
+    control_plane = doubtful.control_plane()
+    try:
+        await control_plane.documents.create("notes", workspace="acme", update=Editor(*TEXT).typed())
+        snapshot = await captured(doubtful, control_plane, "lazy dog")
+
+        done = await approved(control_plane, await asked(control_plane, proposal(snapshot, ("lazy", "sleepy"))))
+
+        assert (done.state, done.verification) == (State.COMPLETED, Verification.VERIFIED)
+        kinds = [entry.kind for entry in await control_plane.history(done.operation_id)]
+        assert kinds[-3:] == ["lose", "report_completed", "verification"]
+        assert (await control_plane.documents.markdown("notes")).count("sleepy") == 1
+        assert (await control_plane.documents.head("notes")).sequence == 2
+    finally:
+        await doubtful.close()
+
+
+async def test_two_proposals_for_one_passage_are_not_both_made(
+    stack: Stack, control_plane: ControlPlane, editor: Editor
+):
+    snapshot = await captured(stack, control_plane, "jumps over the lazy dog")
+    first = await asked(control_plane, proposal(snapshot, ("lazy", "sleepy")))
+    second = await asked(control_plane, proposal(snapshot, ("lazy", "tired")))
+
+    done = [await approved(control_plane, one) for one in (first, second)]
+
+    assert [one.state for one in done] == [State.COMPLETED, State.FAILED]
+    assert done[1].problem is not None
+    assert done[1].problem.code in ("PLACEMENT_MISSING", "TARGET_UNRESOLVED")
+    assert "sleepy" in await control_plane.documents.markdown("notes")
