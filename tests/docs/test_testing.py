@@ -20,7 +20,7 @@ def test_the_examples_run_as_they_are_printed(tmp_path: Path):
     ended = project.run()
 
     assert ended.returncode == 0, ended.stdout
-    assert "3 passed" in ended.stdout
+    assert "4 passed" in ended.stdout
 
 
 def test_the_first_example_has_ten_lines_at_most():
