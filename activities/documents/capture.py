@@ -38,7 +38,7 @@ from counterfoil.models.documents.captures import (
     WorkingOn,
     require_recapturable,
 )
-from counterfoil.models.documents.receipts import ProjectionReceipt
+from counterfoil.models.documents.receipts import ProjectionReceipt, is_current
 from counterfoil.models.documents.snapshots import ActionSnapshot
 from counterfoil.models.tables import DocumentRow
 
@@ -236,4 +236,6 @@ def current_receipt(row: DocumentRow) -> ProjectionReceipt | None:
     if row.receipt is None:
         return None
     receipt = ProjectionReceipt.model_validate_json(row.receipt)
-    return receipt if receipt.head == logs.head_of(row) else None
+    # The Markdown follows from the snapshot: where that is the live one, so is its digest.
+    current = is_current(receipt, row.id, logs.head_of(row), receipt.projection.digest)
+    return receipt if current else None

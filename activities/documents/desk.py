@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any, TypeVar
 
-from counterfoil.activities.adapters.document_edit.desk import Applied, Edit, LiveDocument
+from counterfoil.activities.adapters.document_edit.desk import Applied, Edit, Frozen, LiveDocument
 from counterfoil.activities.documents import log as logs
 from counterfoil.activities.documents import snapshots
 from counterfoil.activities.documents.consumption import Consumption
@@ -65,7 +65,7 @@ class WorkerDesk:
         """What `reading` makes of the document now."""
         return self._run(self._documents.read(document_id, lambda loaded: reading(_live(loaded))))
 
-    def snapshot(self, operation_id: str, snapshot_id: str, receipt_id: str | None) -> ActionSnapshot:
+    def snapshot(self, operation_id: str, snapshot_id: str, receipt_id: str | None) -> Frozen:
         """The snapshot a proposal is drafted from, its frozen view checked; it is kept for the proposal."""
         return self._run(self._snapshot(operation_id, snapshot_id, receipt_id))
 
@@ -87,7 +87,7 @@ class WorkerDesk:
                 ErrorCode.STORE_UNAVAILABLE, "the documents do not answer", subject="documents", remedy="ask again"
             ) from None
 
-    async def _snapshot(self, operation_id: str, snapshot_id: str, receipt_id: str | None) -> ActionSnapshot:
+    async def _snapshot(self, operation_id: str, snapshot_id: str, receipt_id: str | None) -> Frozen:
         async def refer_to(work: UnitOfWork) -> ActionSnapshot:
             snapshot = await snapshots.refer_to(work, snapshot_id, "proposal", operation_id)
             await self._consumption.supporting(work, snapshot, receipt_id)
@@ -95,7 +95,7 @@ class WorkerDesk:
 
         snapshot = await self._database.run(refer_to)
         try:
-            await asyncio.to_thread(snapshots.frozen_markdown, snapshot, self._blobs)
+            markdown = await asyncio.to_thread(snapshots.frozen_markdown, snapshot, self._blobs)
         except Unavailable:
             raise
         except CounterfoilError as error:
@@ -105,7 +105,7 @@ class WorkerDesk:
                 subject=snapshot_id,
                 remedy="capture the document again",
             ) from error
-        return snapshot
+        return Frozen(snapshot, markdown)
 
     async def _edit(self, edit: Edit) -> Applied:
         contents = [Content(edit.before, WHOLE), Content(edit.update, WHOLE)]

@@ -15,10 +15,10 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints, field_validator
 
-from counterfoil.models.common import SCHEMA_VERSION, Digest, Identifier, Stored, Text, digest_bytes
+from counterfoil.models.common import SCHEMA_VERSION, Digest, Identifier, Stored, Text
 from counterfoil.models.documents.anchoring import Found, How, Quote, anchor, quote_of
 from counterfoil.models.documents.positions import Nowhere, Place
-from counterfoil.models.documents.text import DocumentText, TextBlock
+from counterfoil.models.documents.text import DocumentText, TextBlock, digest_text
 from counterfoil.models.documents.yjs.index import DocumentIndex, decode_position
 from counterfoil.models.errors import ErrorCode, Refusal
 
@@ -48,6 +48,8 @@ class BlockHint(Stored):
     text_digest: Digest
     offset: Annotated[int, Field(ge=0)] = 0
     """The edge, in code points from the block's beginning."""
+    unique: bool = False
+    """Whether no other block had the same text when the target was made."""
 
 
 class DocumentTarget(Stored):
@@ -61,6 +63,10 @@ class DocumentTarget(Stored):
     start: EncodedPosition
     end: EncodedPosition
     quote: Quote
+    distinct: bool = False
+    """Whether the quote, with what stands around it, meant one place when the target was made. Where it did not, a
+    place that it means later may be its twin's: then it repairs nothing.
+    """
     heading_path: Annotated[tuple[Text, ...], Field(max_length=16)] = ()
     start_block: BlockHint | None = None
     end_block: BlockHint | None = None
@@ -122,7 +128,6 @@ class Repair(StrEnum):
 class Reason(StrEnum):
     """Why a target cannot be resolved."""
 
-    OTHER_DOCUMENT = "other_document"
     MALFORMED = "malformed"
     MISSING = "missing"
     AMBIGUOUS = "ambiguous"
@@ -175,11 +180,14 @@ def block_target_of(
 
 def resolve_target(index: DocumentIndex, text: DocumentText, target: DocumentTarget) -> Resolution:
     """Where the target is now, or why that is not certain. Its text is always the target's: it is never widened."""
-    found = _by_position(index, text, target)
+    try:
+        found = _by_position(index, text, target)
+    except (binascii.Error, Refusal):
+        return Unresolved(Reason.MALFORMED)
     if found is not None:
         return Resolved(*found)
     anchored = anchor(text.text, target.quote)
-    if isinstance(anchored, Found):
+    if isinstance(anchored, Found) and target.distinct:
         repaired = _checked(text, target, anchored.start, anchored.end, tolerant=anchored.how is How.WHITESPACE)
         if repaired is not None:
             how = Repair.QUOTE_EXACT if anchored.how is How.EXACT else Repair.QUOTE_WHITESPACE
@@ -194,16 +202,18 @@ def _target(
     index: DocumentIndex, text: DocumentText, document_id: str, start: int, end: int, granularity: Granularity
 ) -> DocumentTarget:
     first, last = text.place_of(start), text.place_of(end, forward=False)
+    quote = quote_of(text.text, start, end)
     return DocumentTarget(
         document_id=document_id,
         start=base64.b64encode(index.encode(first, START_ASSOC)).decode(),
         end=base64.b64encode(index.encode(last, END_ASSOC)).decode(),
-        quote=quote_of(text.text, start, end),
+        quote=quote,
+        distinct=anchor(text.text, quote) == Found(start, end, How.EXACT),
         heading_path=text.headings_of(start),
         start_block=_hint(text, start),
         end_block=_hint(text, end),
         granularity=granularity,
-        text_digest=_digest(text.text[start:end]),
+        text_digest=digest_text(text.text[start:end]),
     )
 
 
@@ -227,8 +237,13 @@ def _is_proved(text: DocumentText, target: DocumentTarget, start: int, end: int)
     """Whether the blocks at both edges are the very ones that the target was made in."""
     if target.start_block is None or target.end_block is None:
         return False
-    here = (_hint(text, start).id, _hint(text, end).id)
+    here = (_identity(text, start), _identity(text, end))
     return None not in here and here == (target.start_block.id, target.end_block.id)
+
+
+def _identity(text: DocumentText, offset: int) -> str | None:
+    block = text.block_at(offset)
+    return None if block.id is None else str(block.id)
 
 
 def _is_whole(text: DocumentText, start: int, end: int) -> bool:
@@ -241,7 +256,7 @@ def _checked(
 ) -> tuple[Range, str] | None:
     """The range, if its text is the target's; white space aside where it was found so."""
     found = text.text[start:end]
-    same = _reads_alike(found, target.quote.exact) if tolerant else _digest(found) == target.text_digest
+    same = _reads_alike(found, target.quote.exact) if tolerant else digest_text(found) == target.text_digest
     if not same or (target.granularity is Granularity.BLOCK and not _is_whole(text, start, end)):
         return None
     try:
@@ -258,9 +273,9 @@ def _reads_alike(found: str, quoted: str) -> bool:
 def _by_block(text: DocumentText, target: DocumentTarget) -> tuple[Range, str] | None:
     """The passage in its own block, moved as a whole, if the block's text is in the document once."""
     hint, last = target.start_block, target.end_block
-    if hint is None or last is None:
+    if hint is None or last is None or not hint.unique:
         return None
-    same = [block for block in text.blocks if _digest(text.text[block.start : block.end]) == hint.text_digest]
+    same = _reading(text, hint.text_digest)
     if len(same) != 1:
         return None
     start = same[0].start + hint.offset
@@ -273,17 +288,20 @@ def _is_ambiguous(text: DocumentText, target: DocumentTarget) -> bool:
 
 def _hint(text: DocumentText, offset: int) -> BlockHint:
     block = text.block_at(offset)
+    digest = digest_text(text.text[block.start : block.end])
     return BlockHint(
-        id=None if block.id is None else str(block.id),
+        id=_identity(text, offset),
         name=block.element.name,
         path=block.path,
-        text_digest=_digest(text.text[block.start : block.end]),
+        text_digest=digest,
         offset=offset - block.start,
+        unique=len(_reading(text, digest)) == 1,
     )
 
 
-def _digest(text: str) -> str:
-    return digest_bytes(text.encode("utf-8", "surrogatepass"))
+def _reading(text: DocumentText, digest: str) -> list[TextBlock]:
+    """The blocks whose text this is the digest of."""
+    return [text.blocks[index] for index in text.blocks_by_digest.get(digest, ())]
 
 
 def _no_target(document_id: str, detail: str) -> Refusal:

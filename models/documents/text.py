@@ -9,6 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
+from counterfoil.models.common import digest_bytes
 from counterfoil.models.documents.markdown.schema import BLOCKS, INLINE, Block, level_of
 from counterfoil.models.documents.nodes import Element, ItemId, Node, TextNode, utf16_length
 from counterfoil.models.documents.positions import Place
@@ -83,12 +84,11 @@ class DocumentText:
             return Place(piece.branch, utf16_length(piece.text[: offset - piece.start]))
         return Place(piece.branch, piece.index + offset - piece.start)
 
-    def block_at(self, offset: int, *, forward: bool = True) -> TextBlock:
+    def block_at(self, offset: int) -> TextBlock:
         """The textblock at an offset. Raises ValueError where there is none."""
         index = bisect_right(self._block_starts, offset) - 1
         if index < 0:
             raise ValueError("the document has no text")
-        del forward
         return self.blocks[index]
 
     def blocks_between(self, start: int, end: int) -> list[TextBlock]:
@@ -108,6 +108,14 @@ class DocumentText:
                 standing.pop()
             standing.append((level, self.text[block.start : block.end]))
         return tuple(text[:200] for _, text in standing)
+
+    @cached_property
+    def blocks_by_digest(self) -> dict[str, list[int]]:
+        """The indexes of blocks, by the digest of their text."""
+        found: dict[str, list[int]] = {}
+        for index, block in enumerate(self.blocks):
+            found.setdefault(digest_text(self.text[block.start : block.end]), []).append(index)
+        return found
 
     @cached_property
     def _of_branch(self) -> dict[ItemId, int]:
@@ -167,6 +175,11 @@ class DocumentText:
     def _put(self, text: str) -> None:
         self._parts.append(text)
         self._at += len(text)
+
+
+def digest_text(text: str) -> str:
+    """The digest of a text, half characters and all."""
+    return digest_bytes(text.encode("utf-8", "surrogatepass"))
 
 
 def _is_inline(node: Node) -> bool:

@@ -140,6 +140,22 @@ async def test_a_change_that_cannot_be_placed_or_made_is_refused_before_anybody_
     assert operation.problem.code == code
 
 
+async def test_a_quote_that_meant_two_passages_when_it_was_read_is_not_taken_for_the_one_that_is_left(
+    stack: Stack, control_plane: ControlPlane, editor: Editor
+):
+    editor.add("Approved.")
+    editor.add("Approved.")
+    await control_plane.documents.append("notes", editor.typed())
+    snapshot = await control_plane.documents.capture(capture_of(f"all {uuid.uuid4()}"))
+    del editor.root.children[3]
+    await control_plane.documents.append("notes", editor.typed())
+
+    operation = await asked(control_plane, proposal(snapshot, ("Approved.", "Rejected.")))
+
+    assert operation.problem is not None
+    assert operation.problem.code == "PLACEMENT_AMBIGUOUS"
+
+
 async def test_a_snapshot_that_allows_no_change_supports_none(
     stack: Stack, control_plane: ControlPlane, editor: Editor
 ):

@@ -96,9 +96,9 @@ class DocumentEdit:
 
         desk, asked = self._desk(), _edit_of(order)
         try:
-            snapshot = desk.snapshot(context.operation_id, asked.snapshot_id, asked.receipt_id)
-            _check_snapshot(snapshot, asked)
-            proposal, preview = desk.look(asked.document_id, lambda live: working.rehearsed(live, snapshot, asked))
+            frozen = desk.snapshot(context.operation_id, asked.snapshot_id, asked.receipt_id)
+            _check_snapshot(frozen.snapshot, asked)
+            proposal, preview = desk.look(asked.document_id, lambda live: working.rehearsed(live, frozen, asked))
         except Unavailable:
             raise
         except CounterfoilError as error:
@@ -109,7 +109,7 @@ class DocumentEdit:
             preview=preview,
             versions=(BoundVersion(resource=order.resources[0], version=_version(proposal)),),
             material=material,
-            data={"snapshot_id": snapshot.snapshot_id, "document_generation": proposal.generation},
+            data={"snapshot_id": frozen.snapshot.snapshot_id, "document_generation": proposal.generation},
         )
 
     def execute(self, context: AdapterContext, order: Order) -> Completed | Failed | UnknownEffect:

@@ -33,6 +33,14 @@ class LiveDocument:
 
 
 @dataclass(frozen=True)
+class Frozen:
+    """An action snapshot, and the Markdown that was captured."""
+
+    snapshot: ActionSnapshot
+    markdown: str
+
+
+@dataclass(frozen=True)
 class Edit:
     """One edit, to be appended while `expected` is the head, and at most once an operation."""
 
@@ -73,7 +81,7 @@ class DocumentDesk(Protocol):
         """
         ...
 
-    def snapshot(self, operation_id: str, snapshot_id: str, receipt_id: str | None) -> ActionSnapshot:
+    def snapshot(self, operation_id: str, snapshot_id: str, receipt_id: str | None) -> Frozen:
         """The snapshot a proposal is drafted from, its frozen view checked; from now on it is kept for the proposal.
 
         Raises `Refusal`: `SNAPSHOT_UNAVAILABLE`, and `RECEIPT_MISMATCH` where the receipt does not show that whoever

@@ -45,7 +45,7 @@ def bind(
 
     Raises `Refusal`: `PLACEMENT_MISSING`, `PLACEMENT_AMBIGUOUS`, `TARGET_UNRESOLVED`, `OUTSIDE_ALLOWED_RANGES`.
     """
-    passages = [_quoted(live, change) for change in changes]
+    passages = [quoted(live.projection.markdown, change, live.document_id) for change in changes]
     _check_bounds(live, within, passages)
     return BoundProposal(
         document_id=live.document_id,
@@ -135,26 +135,27 @@ def _check_surroundings(live: LiveDocument, passages: Sequence[Passage], after: 
         )
 
 
-def _quoted(live: LiveDocument, change: ProposedChange) -> Passage:
-    match anchor(live.projection.markdown, change.quote):
+def quoted(markdown: str, change: ProposedChange, document_id: str) -> Passage:
+    """The one passage that a change quotes. Raises `Refusal`: `PLACEMENT_MISSING`, `PLACEMENT_AMBIGUOUS`."""
+    match anchor(markdown, change.quote):
         case Found(start=start, end=end):
             return Passage(start, end, change.replacement)
         case Ambiguous(count=count):
             raise Refusal(
                 ErrorCode.PLACEMENT_AMBIGUOUS,
                 f"the quoted passage is in the document {count} times",
-                subject=live.document_id,
+                subject=document_id,
                 remedy="quote more of what stands around it",
             )
         case Missing():
-            raise _missing(live, "the quoted passage is not in the document")
+            raise _missing(document_id, "the quoted passage is not in the document")
 
 
 def _bound(live: LiveDocument, passage: Passage) -> BoundChange:
     start, end = live.projection.places(passage.start, passage.end)
     found = live.projection.markdown_range(start, end)
     if found is None or found[0] < passage.start or found[1] > passage.end or found[0] == found[1]:
-        raise _missing(live, "the quote stands for no text, or begins or ends in the middle of a character's Markdown")
+        raise _missing(live.document_id, "the quote stands for no text, or cuts through the Markdown of a character")
     markdown = live.projection.markdown
     return BoundChange(
         start=base64.b64encode(live.index.encode(start, 0)).decode(),
@@ -170,13 +171,13 @@ def _now(live: LiveDocument, change: BoundChange) -> Passage:
     start = live.index.resolve(base64.b64decode(change.start))
     end = live.index.resolve(base64.b64decode(change.end))
     if isinstance(start, Nowhere) or isinstance(end, Nowhere):
-        raise _missing(live, "the passage that was approved is not in the document any more")
+        raise _missing(live.document_id, "the passage that was approved is not in the document any more")
     found = live.projection.markdown_range(start, end)
     passage = None
     if found is not None and found[0] >= len(change.lead):
         passage = Passage(found[0] - len(change.lead), found[1] + len(change.trail), change.replacement)
     if passage is None or _digest(live, passage) != change.passage_digest:
-        raise _missing(live, "somebody has typed in the passage since")
+        raise _missing(live.document_id, "somebody has typed in the passage since")
     return passage
 
 
@@ -213,10 +214,10 @@ def _digest(live: LiveDocument, passage: Passage) -> str:
     return digest_bytes(live.projection.markdown[passage.start : passage.end].encode())
 
 
-def _missing(live: LiveDocument, detail: str) -> Refusal:
+def _missing(document_id: str, detail: str) -> Refusal:
     return Refusal(
         ErrorCode.PLACEMENT_MISSING,
         detail,
-        subject=live.document_id,
+        subject=document_id,
         remedy="draft the change again from the present text",
     )

@@ -11,8 +11,8 @@ from typing import Any
 from pycrdt import Doc
 
 from counterfoil.activities.adapters.document_edit.contract import BoundProposal, EditDocument
-from counterfoil.activities.adapters.document_edit.desk import Applied, Edit, LiveDocument
-from counterfoil.activities.adapters.document_edit.placing import Passage, bind, located, spliced, work_out
+from counterfoil.activities.adapters.document_edit.desk import Applied, Edit, Frozen, LiveDocument
+from counterfoil.activities.adapters.document_edit.placing import Passage, bind, located, quoted, spliced, work_out
 from counterfoil.models.documents.heads import Head
 from counterfoil.models.documents.markdown.parsing import parse
 from counterfoil.models.documents.markdown.projection import Projection, project
@@ -41,9 +41,15 @@ def now_of(live: LiveDocument) -> Now:
     return Now(live.head, live.index.state_vector, live.projection.digest)
 
 
-def rehearsed(live: LiveDocument, snapshot: ActionSnapshot, asked: EditDocument) -> tuple[BoundProposal, Preview]:
-    """The proposal bound to its passages, after it was seen that the edit can be made."""
-    proposal = bind(live, snapshot.snapshot_id, _bounds(snapshot), asked.changes)
+def rehearsed(live: LiveDocument, frozen: Frozen, asked: EditDocument) -> tuple[BoundProposal, Preview]:
+    """The proposal bound to its passages, after it was seen that the edit can be made.
+
+    Raises `Refusal` as `bind` and `work_out` do.
+    """
+    for change in asked.changes:
+        # What was quoted must have meant one passage of what was read: else its twin could be taken for it.
+        quoted(frozen.markdown, change, live.document_id)
+    proposal = bind(live, frozen.snapshot.snapshot_id, _bounds(frozen.snapshot), asked.changes)
     passages = located(live, proposal)
     work_out(live, passages)
     return proposal, _preview(live.projection, passages)
