@@ -327,7 +327,7 @@ class DocumentEditRow(SQLModel):
 
 
 class ActionSnapshotRow(SQLModel):
-    """A captured version of a document for one action. Never changed."""
+    """A captured version of a document for one action. Never changed, and forgotten once nobody needs it."""
 
     __tablename__ = "action_snapshots"
     __table_args__ = (Index("ux_action_snapshots_capture", "capture_id", unique=True),)
@@ -339,7 +339,8 @@ class ActionSnapshotRow(SQLModel):
     workspace: str = Field(max_length=200)
     session: str = Field(max_length=200)
     message_id: str | None = Field(default=None, max_length=200)
-    contract: str = _json(nullable=False)
+    contract: str | None = _json()
+    """None once it is forgotten: its id is never given again."""
     ledger_version: int = 0
     created_at: datetime = _at(nullable=False)
 

@@ -21,7 +21,7 @@ _BY_CAPTURE = Prepared(select(ACTION_SNAPSHOTS).where(ACTION_SNAPSHOTS.c.capture
 async def find(work: UnitOfWork, snapshot_id: str) -> ActionSnapshot:
     """A snapshot. Raises `Refusal` (`NOT_FOUND`)."""
     row = await work.session.get(ActionSnapshotRow, snapshot_id)
-    if row is None:
+    if row is None or row.contract is None:
         raise Refusal(
             ErrorCode.NOT_FOUND, "there is no such action snapshot", subject=snapshot_id, remedy="capture the document"
         )
@@ -32,7 +32,7 @@ async def refer_to(work: UnitOfWork, snapshot_id: str, kind: str, holder: str) -
     """A snapshot that somebody needs from now on. Raises `Refusal` (`NOT_FOUND`)."""
     # Locked, so that it is not forgotten between the look and the reference.
     row = await work.session.get(ActionSnapshotRow, snapshot_id, lock=True)
-    if row is None:
+    if row is None or row.contract is None:
         return await find(work, snapshot_id)
     await refer(work, snapshot_id, kind, holder)
     return ActionSnapshot.model_validate_json(row.contract)
@@ -49,6 +49,13 @@ async def captured(work: UnitOfWork, capture_id: str, request_digest: str) -> Ac
             "a capture of this id was made for another request",
             subject=capture_id,
             remedy="give each capture a fresh id",
+        )
+    if rows[0].contract is None:
+        raise Refusal(
+            ErrorCode.SNAPSHOT_UNAVAILABLE,
+            "this capture's snapshot was forgotten, as nobody needed it any more",
+            subject=capture_id,
+            remedy="capture the document under a fresh id",
         )
     return ActionSnapshot.model_validate_json(rows[0].contract)
 

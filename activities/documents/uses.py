@@ -45,6 +45,7 @@ _UNNEEDED = Prepared(
     select(ACTION_SNAPSHOTS.c.id)
     .where(
         ACTION_SNAPSHOTS.c.created_at < bindparam("before"),
+        ACTION_SNAPSHOTS.c.contract.is_not(None),
         ~select(USES.c.holder).where(USES.c.subject == ACTION_SNAPSHOTS.c.id).exists(),
     )
     .order_by(ACTION_SNAPSHOTS.c.created_at)
@@ -187,10 +188,11 @@ class Collector:
 
         async def forget(work: UnitOfWork, snapshot_id: str) -> bool:
             row = await work.session.get(ActionSnapshotRow, snapshot_id, lock=True)
-            if row is None or await is_used(work, snapshot_id):
+            if row is None or row.contract is None or await is_used(work, snapshot_id):
                 return False
+            # The row stays, without its content: an id that was given once is not given again.
+            row.contract = None
             await release(work, ACTION_SNAPSHOT, snapshot_id)
-            await work.session.execute(delete(ACTION_SNAPSHOTS).where(ACTION_SNAPSHOTS.c.id == snapshot_id))
             self._checkpoint(FaultPoint.LET_GO_BEFORE_COMMIT)
             return True
 

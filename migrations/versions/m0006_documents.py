@@ -58,7 +58,7 @@ def upgrade() -> None:
         sa.Column("workspace", sa.String(length=200), nullable=False),
         sa.Column("session", sa.String(length=200), nullable=False),
         sa.Column("message_id", sa.String(length=200), nullable=True),
-        sa.Column("contract", sa.Text(), nullable=False),
+        sa.Column("contract", sa.Text(), nullable=True),
         sa.Column("ledger_version", sa.Integer(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id"),

@@ -319,7 +319,13 @@ async def test_capabilities_names_the_routes_and_one_in_full(
     await control_plane.permit(owner.session, "note", "ask", workspace="w")
 
     routes = {one["route_id"]: one for one in (await tool.call({"action": "capabilities"}))["routes"]}
-    assert sorted(routes) == ["cowork.tool", "local.files.v1", "local.workbook.edit.v1", "scripted.v1"]
+    assert sorted(routes) == [
+        "cowork.tool",
+        "local.document.edit.v1",
+        "local.files.v1",
+        "local.workbook.edit.v1",
+        "scripted.v1",
+    ]
     assert routes["scripted.v1"] == {
         "route_id": "scripted.v1",
         "capabilities": ["record.update"],

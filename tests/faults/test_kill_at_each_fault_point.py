@@ -20,7 +20,7 @@ from python_calamine import CalamineWorkbook
 from temporalio.client import Client
 
 from counterfoil import verify_callback
-from counterfoil.activities.fault_points import FaultPoint
+from counterfoil.activities.fault_points import DOCUMENT_POINTS, FaultPoint
 from counterfoil.models.operations.commands import Answer
 from counterfoil.models.operations.contract import Constraints, DecisionRequest, OperationRequest, Owner, Resource
 from counterfoil.worker.embedded import TemporalServer
@@ -162,7 +162,7 @@ async def stage(client: Client, server: TemporalServer, tmp_path: Path) -> Async
 
 def test_every_registered_fault_point_is_killed_at() -> None:
     killed_at = [*EDITED, *EXPIRED, *STOPPED, *REFUSED, *BLOCKED, *WATCHED, *WOKEN, *TOLD, *GATED, *CALLED_OFF]
-    assert sorted(killed_at) == sorted(FaultPoint)
+    assert sorted([*killed_at, *DOCUMENT_POINTS]) == sorted(FaultPoint)
     assert [case.killed_at[-1] for case in EDITED.values()] == list(EDITED)
 
 

@@ -16,7 +16,7 @@ from counterfoil.activities.store.unit import UnitOfWork
 from counterfoil.models.common import BlobRef
 from counterfoil.models.documents.captures import Recheck
 from counterfoil.models.documents.consumption import FetchOutcome
-from counterfoil.models.errors import CounterfoilError
+from counterfoil.models.errors import CounterfoilError, Refusal
 from counterfoil.models.tables import BlobRow
 from support.documents import Editor, capture_of
 
@@ -83,6 +83,8 @@ async def test_a_snapshot_is_forgotten_once_nobody_refers_to_it_any_more(documen
     assert gone == [0, 0, 0, 1, 1]
     await documents.collector.collect(AT_ONCE)
     assert not there(documents, snapshot.snapshot)
+    with pytest.raises(Refusal, match="SNAPSHOT_UNAVAILABLE"):
+        await documents.capturer.capture(capture_of("c1", message_id="m1", conversation="chat"))
     fetched = await documents.consumption.fetch("m1", snapshot.snapshot_id, 2, conversation="chat")
     assert fetched.receipt.fetch_outcome is FetchOutcome.UNAVAILABLE
 
